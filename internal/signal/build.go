@@ -1,0 +1,300 @@
+package signal
+
+import (
+	"math"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
+
+	"github.com/graphsignal/graphsignal-collector/internal/series"
+)
+
+// Entity is one resource of /signals: what identifies it and what describes it.
+type Entity struct {
+	Kind       string
+	ID         []series.Tag
+	Attributes []series.Tag
+}
+
+// Limits of a resource attribute, in characters.
+const (
+	maxAttributeKey   = 50
+	maxAttributeValue = 2500
+)
+
+// Builder collects the series of one collection into pmetric.Metrics.
+type Builder struct {
+	metrics pmetric.Metrics
+	scope   string
+}
+
+// NewBuilder returns an empty Builder; scope names the instrumentation scope (the component's import path).
+func NewBuilder(scope string) *Builder {
+	return &Builder{metrics: pmetric.NewMetrics(), scope: scope}
+}
+
+// Metrics returns what was built. The Builder must not be used afterwards.
+func (b *Builder) Metrics() pmetric.Metrics { return b.metrics }
+
+// Empty reports whether no resource was started.
+func (b *Builder) Empty() bool { return b.metrics.ResourceMetrics().Len() == 0 }
+
+// Resource starts a pdata Resource with at most one entity a kind, and with tags that every series of it has.
+// An empty tag or attribute key is left out; attributes are cut to their limits.
+func (b *Builder) Resource(entities []Entity, tags []series.Tag) *Resource {
+	rm := b.metrics.ResourceMetrics().AppendEmpty()
+	attrs := rm.Resource().Attributes()
+	for _, e := range entities {
+		ref := entity.ResourceEntityRefs(rm.Resource()).AppendEmpty()
+		ref.SetType(e.Kind)
+		for _, t := range e.ID {
+			if t.Key != "" {
+				attrs.PutStr(t.Key, t.Value)
+				ref.IdKeys().Append(t.Key)
+			}
+		}
+		for _, t := range e.Attributes {
+			if t.Key != "" {
+				key := series.Truncate(t.Key, maxAttributeKey)
+				attrs.PutStr(key, series.Truncate(t.Value, maxAttributeValue))
+				ref.DescriptionKeys().Append(key)
+			}
+		}
+	}
+	putTags(attrs, tags)
+	sm := rm.ScopeMetrics().AppendEmpty()
+	sm.Scope().SetName(b.scope)
+	return &Resource{metrics: sm.Metrics(), index: make(map[metricKey]int)}
+}
+
+// Resource adds series to one pdata Resource. Times are epoch nanoseconds; a start of 0 is unknown.
+type Resource struct {
+	metrics pmetric.MetricSlice
+	index   map[metricKey]int
+}
+
+type metricKey struct {
+	name string
+	typ  series.Type
+	// bins keeps native and other histograms of one name apart: they differ in metadata.
+	bins string
+}
+
+// metric returns the metric of a key, making it with init when it is new.
+func (r *Resource) metric(key metricKey, init func(pmetric.Metric)) pmetric.Metric {
+	if i, ok := r.index[key]; ok {
+		return r.metrics.At(i)
+	}
+	r.index[key] = r.metrics.Len()
+	m := r.metrics.AppendEmpty()
+	m.SetName(key.name)
+	m.SetUnit(unitOf(key.name))
+	init(m)
+	return m
+}
+
+// Gauge adds a gauge. Non-finite values are dropped.
+func (r *Resource) Gauge(name string, tags []series.Tag, value series.Number, start, ts int64) {
+	if !value.IsFinite() {
+		return
+	}
+	m := r.metric(metricKey{name: name, typ: series.Gauge}, func(m pmetric.Metric) { m.SetEmptyGauge() })
+	setNumber(addPoint(m.Gauge().DataPoints(), tags, start, ts), value)
+}
+
+// Seen adds no value, but the fact that the Resource's entities existed from start to ts: a gauge point with
+// the flag NoRecordedValue.
+func (r *Resource) Seen(name string, start, ts int64) {
+	m := r.metric(metricKey{name: name, typ: series.Gauge}, func(m pmetric.Metric) { m.SetEmptyGauge() })
+	p := addPoint(m.Gauge().DataPoints(), nil, start, ts)
+	p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+}
+
+// Counter adds a cumulative total. Non-finite values are dropped.
+func (r *Resource) Counter(name string, tags []series.Tag, total series.Number, start, ts int64) {
+	if !total.IsFinite() {
+		return
+	}
+	m := r.metric(metricKey{name: name, typ: series.Counter}, initSum)
+	setNumber(addPoint(m.Sum().DataPoints(), tags, start, ts), total)
+}
+
+func initSum(m pmetric.Metric) {
+	s := m.SetEmptySum()
+	s.SetIsMonotonic(true)
+	s.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+}
+
+// Profile adds a profile; frames beyond series.MaxFrames with the least value are left out. Values above
+// 2^63-1 saturate.
+func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame, start, ts int64) {
+	frames = LargestFrames(frames)
+	init := func(m pmetric.Metric) {
+		initSum(m)
+		m.Metadata().PutStr(ProfileMetadata, name)
+	}
+	values := r.metric(metricKey{name: name, typ: series.Profile}, init).Sum().DataPoints()
+	samples := r.metric(metricKey{name: SamplesName(name), typ: series.Profile}, func(m pmetric.Metric) {
+		init(m)
+		m.SetUnit("")
+	}).Sum().DataPoints()
+	if len(frames) == 0 {
+		none := pmetric.DefaultDataPointFlags.WithNoRecordedValue(true)
+		addPoint(values, tags, start, ts).SetFlags(none)
+		addPoint(samples, tags, start, ts).SetFlags(none)
+		return
+	}
+	values.EnsureCapacity(values.Len() + len(frames))
+	samples.EnsureCapacity(samples.Len() + len(frames))
+	for _, f := range frames {
+		addFramePoint(values, tags, f.Name, f.Value, start, ts)
+		addFramePoint(samples, tags, f.Name, f.Samples, start, ts)
+	}
+}
+
+// LargestFrames returns at most series.MaxFrames frames, those with the most value, in their given order.
+func LargestFrames(frames []series.Frame) []series.Frame {
+	if len(frames) <= series.MaxFrames {
+		return frames
+	}
+	order := make([]int, len(frames))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch va, vb := frames[a].Value, frames[b].Value; {
+		case va > vb:
+			return -1
+		case va < vb:
+			return 1
+		}
+		return 0
+	})
+	order = order[:series.MaxFrames]
+	slices.Sort(order)
+	kept := make([]series.Frame, 0, series.MaxFrames)
+	for _, i := range order {
+		kept = append(kept, frames[i])
+	}
+	return kept
+}
+
+// NativeHistogram adds a histogram whose bins are inclusive integer lower edges, strictly ascending
+// (shm.md: the log-linear grid). Bins with another order are dropped; the totals stay.
+func (r *Resource) NativeHistogram(name string, tags []series.Tag, d series.Distribution, start, ts int64) {
+	p := r.histogramPoint(metricKey{name: name, typ: series.Histogram, bins: BinsLower}, tags, d, start, ts)
+	if len(d.Bins) == 0 || !slices.IsSortedFunc(d.Bins, func(a, b series.Bin) int {
+		if a.Value.Uint64() < b.Value.Uint64() {
+			return -1
+		}
+		return 1
+	}) {
+		return
+	}
+	// Each bin becomes a bucket of its own between the bound below its lower edge and, on the grid, the bound
+	// of its upper edge: what the writer left out stays an empty bucket, and quantiles of any backend are true.
+	bounds, counts := p.ExplicitBounds(), p.BucketCounts()
+	bounds.EnsureCapacity(2 * len(d.Bins))
+	counts.EnsureCapacity(2*len(d.Bins) + 1)
+	last := math.Inf(-1)
+	for i, b := range d.Bins {
+		lower := b.Value.Uint64()
+		if lower > 0 {
+			if below := boundBelow(lower); below > last {
+				bounds.Append(below)
+				counts.Append(0)
+				last = below
+			}
+		}
+		var upper float64
+		switch index := series.GridIndex(lower); {
+		case series.GridLower(index) == lower && index+1 < series.GridSlots:
+			upper = boundBelow(series.GridLower(index + 1))
+		case i+1 < len(d.Bins):
+			upper = boundBelow(d.Bins[i+1].Value.Uint64())
+		default:
+			counts.Append(b.Count) // up to infinity
+			return
+		}
+		if i+1 < len(d.Bins) {
+			upper = min(upper, boundBelow(d.Bins[i+1].Value.Uint64()))
+		}
+		bounds.Append(upper)
+		counts.Append(b.Count)
+		last = upper
+	}
+	counts.Append(0)
+}
+
+// BoundedHistogram adds a histogram with inclusive upper bounds ("le"), ascending and finite; counts has one
+// element more than bounds, for what lies above the last.
+func (r *Resource) BoundedHistogram(name string, tags []series.Tag, d series.Distribution, bounds []float64, counts []uint64, start, ts int64) {
+	p := r.histogramPoint(metricKey{name: name, typ: series.Histogram}, tags, d, start, ts)
+	if len(bounds) > 0 && len(counts) == len(bounds)+1 {
+		p.ExplicitBounds().FromRaw(bounds)
+		p.BucketCounts().FromRaw(counts)
+	}
+}
+
+func (r *Resource) histogramPoint(key metricKey, tags []series.Tag, d series.Distribution, start, ts int64) pmetric.HistogramDataPoint {
+	m := r.metric(key, func(m pmetric.Metric) {
+		m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+		if key.bins != "" {
+			m.Metadata().PutStr(BinsMetadata, key.bins)
+		}
+	})
+	p := m.Histogram().DataPoints().AppendEmpty()
+	p.SetStartTimestamp(pcommon.Timestamp(start))
+	p.SetTimestamp(pcommon.Timestamp(ts))
+	putTags(p.Attributes(), tags)
+	if !d.HasTotals {
+		p.SetCount(d.Population())
+		return p
+	}
+	p.SetCount(d.Count)
+	p.SetSum(d.Sum.Float64())
+	if d.HasMin {
+		p.SetMin(d.Min.Float64())
+	}
+	if d.HasMax {
+		p.SetMax(d.Max.Float64())
+	}
+	return p
+}
+
+func addPoint(points pmetric.NumberDataPointSlice, tags []series.Tag, start, ts int64) pmetric.NumberDataPoint {
+	p := points.AppendEmpty()
+	p.SetStartTimestamp(pcommon.Timestamp(start))
+	p.SetTimestamp(pcommon.Timestamp(ts))
+	putTags(p.Attributes(), tags)
+	return p
+}
+
+func addFramePoint(points pmetric.NumberDataPointSlice, tags []series.Tag, frame string, value uint64, start, ts int64) {
+	p := points.AppendEmpty()
+	p.SetStartTimestamp(pcommon.Timestamp(start))
+	p.SetTimestamp(pcommon.Timestamp(ts))
+	p.Attributes().EnsureCapacity(len(tags) + 1)
+	putTags(p.Attributes(), tags)
+	p.Attributes().PutStr(FrameKey, frame)
+	p.SetIntValue(series.Uint(value).Int64())
+}
+
+func setNumber(p pmetric.NumberDataPoint, v series.Number) {
+	if v.IsInteger() {
+		p.SetIntValue(v.Int64())
+		return
+	}
+	p.SetDoubleValue(v.Float64())
+}
+
+func putTags(attrs pcommon.Map, tags []series.Tag) {
+	attrs.EnsureCapacity(attrs.Len() + len(tags))
+	for _, t := range tags {
+		if t.Key != "" {
+			attrs.PutStr(t.Key, t.Value)
+		}
+	}
+}

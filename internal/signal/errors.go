@@ -1,0 +1,123 @@
+package signal
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+)
+
+// Value is a tag value of an error: a string, or an integer.
+type Value any
+
+// ErrorEntry is one entry of the errors of /signals.
+type ErrorEntry struct {
+	// Level is debug, info, warning, error or critical.
+	Level     string
+	Message   string
+	Exception string
+	// Tags in their order; values are string or int64.
+	Tags []ErrorTag
+	// Time is when it happened, epoch nanoseconds.
+	Time int64
+}
+
+// ErrorTag is one tag of an ErrorEntry.
+type ErrorTag struct {
+	Key   string
+	Value Value
+}
+
+// AppendError adds e to records.
+func AppendError(records plog.LogRecordSlice, e ErrorEntry) {
+	r := records.AppendEmpty()
+	r.SetTimestamp(pcommon.Timestamp(e.Time))
+	r.SetObservedTimestamp(pcommon.Timestamp(e.Time))
+	r.SetSeverityNumber(severityOf(e.Level))
+	r.SetSeverityText(e.Level)
+	r.Body().SetStr(e.Message)
+	if e.Exception != "" {
+		r.Attributes().PutStr(StackTraceKey, e.Exception)
+	}
+	for _, t := range e.Tags {
+		switch v := t.Value.(type) {
+		case int64:
+			r.Attributes().PutInt(t.Key, v)
+		case int:
+			r.Attributes().PutInt(t.Key, int64(v))
+		case string:
+			r.Attributes().PutStr(t.Key, v)
+		}
+	}
+}
+
+// DecodeErrors hands every log record of ld to sink. Resource attributes become tags that the record's own win
+// over. A level outside the five known words is taken from the severity number.
+func DecodeErrors(ld plog.Logs, sink func(ErrorEntry)) {
+	for _, rl := range ld.ResourceLogs().All() {
+		for _, sl := range rl.ScopeLogs().All() {
+			for _, r := range sl.LogRecords().All() {
+				sink(decodeError(rl.Resource().Attributes(), r))
+			}
+		}
+	}
+}
+
+func decodeError(resource pcommon.Map, r plog.LogRecord) ErrorEntry {
+	e := ErrorEntry{Level: levelOf(r), Message: r.Body().AsString(), Time: int64(r.Timestamp())}
+	if e.Time == 0 {
+		e.Time = int64(r.ObservedTimestamp())
+	}
+	for key, v := range resource.All() {
+		if _, own := r.Attributes().Get(key); !own && key != RootPIDKey {
+			e.Tags = append(e.Tags, ErrorTag{Key: key, Value: tagValue(v)})
+		}
+	}
+	for key, v := range r.Attributes().All() {
+		if key == StackTraceKey {
+			e.Exception = v.AsString()
+			continue
+		}
+		e.Tags = append(e.Tags, ErrorTag{Key: key, Value: tagValue(v)})
+	}
+	return e
+}
+
+func tagValue(v pcommon.Value) Value {
+	if v.Type() == pcommon.ValueTypeInt {
+		return v.Int()
+	}
+	return v.AsString()
+}
+
+func severityOf(level string) plog.SeverityNumber {
+	switch level {
+	case "debug":
+		return plog.SeverityNumberDebug
+	case "warning":
+		return plog.SeverityNumberWarn
+	case "error":
+		return plog.SeverityNumberError
+	case "critical":
+		return plog.SeverityNumberFatal
+	}
+	return plog.SeverityNumberInfo
+}
+
+func levelOf(r plog.LogRecord) string {
+	switch text := strings.ToLower(r.SeverityText()); text {
+	case "debug", "info", "warning", "error", "critical":
+		return text
+	}
+	switch n := r.SeverityNumber(); {
+	case n >= plog.SeverityNumberFatal:
+		return "critical"
+	case n >= plog.SeverityNumberError:
+		return "error"
+	case n >= plog.SeverityNumberWarn:
+		return "warning"
+	case n >= plog.SeverityNumberInfo || n == plog.SeverityNumberUnspecified:
+		return "info"
+	}
+	return "debug"
+}

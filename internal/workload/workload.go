@@ -1,0 +1,54 @@
+// Package workload is what the workload extension offers to receivers and exporters: which processes belong to
+// the target, and a way to tell the launcher how the endpoint fares.
+package workload
+
+import (
+	"go.opentelemetry.io/collector/component"
+)
+
+// Process is one process of the workload.
+type Process struct {
+	PID int
+	// Root is the pid of the target, the top of the tree.
+	Root int
+	// StartTime is when it was created, epoch nanoseconds; 0 when it could not be read.
+	StartTime int64
+	// StartTicks is field 22 of /proc/<pid>/stat; with PID it tells a process from a later one of the same pid.
+	StartTicks uint64
+	// CommandLine is argv joined by single blanks, with secrets redacted.
+	CommandLine string
+	// Ended says that the process is gone (or a zombie). Each Reader sees it so until Done.
+	Ended bool
+}
+
+// Reader is one receiver's view of the process tree.
+type Reader interface {
+	// Processes lists the target first, then its descendants by pid: all that live, and those that ended since
+	// this Reader's last Done for them.
+	Processes() []Process
+	// Done says that this Reader has read what an ended process left. When all Readers have, its run
+	// directories are removed.
+	Done(p Process)
+	// Close withdraws the Reader, so that nothing waits for it.
+	Close()
+}
+
+// Extension is the workload extension as other components see it.
+type Extension interface {
+	component.Component
+	// NewReader registers a Reader; receivers call it from Start.
+	NewReader() Reader
+	// EndpointBound and EndpointBindFailed report the state of the /signals endpoint to the launcher.
+	EndpointBound(address string)
+	EndpointBindFailed(address string, reason error)
+}
+
+// Find returns the workload extension of the host, or nil when the Collector runs without it.
+func Find(host component.Host) Extension {
+	for _, ext := range host.GetExtensions() {
+		if w, ok := ext.(Extension); ok {
+			return w
+		}
+	}
+	return nil
+}
