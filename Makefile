@@ -1,0 +1,81 @@
+# Everything is built with one set of flags: a second set would compile the Collector a second time.
+export GOFLAGS = -trimpath -tags=netgo,osusergo
+export CGO_ENABLED = 1
+
+PREFIX ?= /usr/local
+GO ?= go
+LDFLAGS = -s -w
+BIN = $(CURDIR)/bin
+LIB = $(CURDIR)/lib/graphsignal
+
+# Packages with goroutines of their own go through the race detector; the rest gains nothing from it.
+RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
+COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
+
+.PHONY: all build native demo test test-native test-go test-race test-fuzz lint generate check-generated bench deps install clean
+
+all: build
+
+# deps installs what Go and gcc do not bring (C++ compiler, tools of the tests) where it may.
+deps:
+	@scripts/deps.sh
+
+build: deps native $(BIN)/graphsignal-run $(BIN)/graphsignal-top $(BIN)/graphsignal-collector
+
+native:
+	$(MAKE) -C inject all
+	$(MAKE) -C examples/demo all
+
+# The Go tool knows what is up to date; asking it costs less than a second.
+.PHONY: $(BIN)/graphsignal-run $(BIN)/graphsignal-top $(BIN)/graphsignal-collector
+$(BIN)/graphsignal-run $(BIN)/graphsignal-top: $(BIN)/%:
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+$(BIN)/graphsignal-collector:
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/graphsignal-collector
+
+# demo profiles a small engine that computes on the CPU, and prints what /signals says of it.
+demo: build
+	scripts/demo.sh
+
+test: build lint check-generated test-native test-go test-race test-fuzz
+
+test-native:
+	$(MAKE) -C inject test gate
+
+test-go:
+	$(GO) test -timeout 10m ./...
+
+test-race:
+	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)
+
+# Each parser of foreign bytes is fuzzed for a moment; FUZZTIME=15m makes it a session.
+FUZZTIME ?= 5s
+test-fuzz:
+	scripts/fuzz.sh $(FUZZTIME)
+
+lint:
+	scripts/lint.sh
+
+generate:
+	$(GO) tool builder --skip-get-modules --skip-compilation --config builder-config.yaml
+	gofmt -w cmd/graphsignal-collector
+	$(GO) run ./internal/tools/metagen $(COMPONENTS)
+
+# check-generated fails when what is committed is not what `make generate` makes.
+check-generated: generate
+	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension || \
+		{ echo "generated files differ: run 'make generate' and commit"; exit 1; }
+
+bench: build
+	scripts/bench.sh
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal
+	install -m 755 $(BIN)/graphsignal-run $(BIN)/graphsignal-collector $(BIN)/graphsignal-top $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(LIB)/*.so $(DESTDIR)$(PREFIX)/lib/graphsignal
+	install -m 644 include/graphsignal/*.h $(DESTDIR)$(PREFIX)/include/graphsignal
+
+clean:
+	$(MAKE) -C inject clean
+	$(MAKE) -C examples/demo clean
+	rm -rf bin lib build
