@@ -1,0 +1,5 @@
+#!/bin/sh
+# Measures every budget that needs no GPU. Arguments go to bench/host (see its -help).
+set -eu
+cd "$(dirname "$0")/.."
+exec go run ./bench/host "$@"
