@@ -56,14 +56,16 @@ test-fuzz:
 lint:
 	scripts/lint.sh
 
-generate:
+generate: deps
 	$(GO) tool builder --skip-get-modules --skip-compilation --config builder-config.yaml
 	gofmt -w cmd/graphsignal-collector
 	$(GO) run ./internal/tools/metagen $(COMPONENTS)
+	protoc --plugin=protoc-gen-go=$$($(GO) tool -n protoc-gen-go) --go_out=. \
+		--go_opt=module=github.com/graphsignal/graphsignal-collector proto/signals.proto
 
 # check-generated fails when what is committed is not what `make generate` makes.
 check-generated: generate
-	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension || \
+	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension proto || \
 		{ echo "generated files differ: run 'make generate' and commit"; exit 1; }
 
 bench: build

@@ -4,6 +4,7 @@ go 1.26.7
 
 tool (
 	go.opentelemetry.io/collector/cmd/builder
+	google.golang.org/protobuf/cmd/protoc-gen-go
 	honnef.co/go/tools/cmd/staticcheck
 )
 

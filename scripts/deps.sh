@@ -10,6 +10,7 @@ need curl curl
 need python3 python3
 need tmux tmux
 need objdump binutils
+need protoc protobuf-compiler
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 	echo "missing:$missing (install with your package manager)" >&2

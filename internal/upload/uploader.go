@@ -1,0 +1,299 @@
+package upload
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/graphsignal/graphsignal-collector/internal/store"
+	pb "github.com/graphsignal/graphsignal-collector/proto"
+)
+
+const (
+	// ingestPath is where requests go, below the base URL.
+	ingestPath = "/api/v1/ingest"
+
+	// requestTimeout bounds one request as a whole.
+	requestTimeout = 10 * time.Second
+	// maxRequestBytes bounds one request before compression.
+	maxRequestBytes = 4 << 20
+
+	firstBackoff  = time.Second
+	maxBackoff    = time.Minute
+	maxRetryAfter = 10 * time.Minute
+	// refusedPause is the pause after the server refused the key, or the address is wrong.
+	refusedPause = time.Minute
+	// growAfter is how many requests in a row must pass before a lowered limit on items is doubled.
+	growAfter = 60
+)
+
+// Settings of an Uploader.
+type Settings struct {
+	// Base is the server's base URL, with or without trailing slashes.
+	Base string
+	// Key goes into the header X-API-Key and nowhere else.
+	Key       string
+	UserAgent string
+	// Client makes the requests. NewUploader refuses redirects to other hosts for it.
+	Client *http.Client
+	// Global tags are under every signal's own.
+	Global map[string]string
+	// Warn reports a loss or a refusal, once per cause while it lasts.
+	Warn func(string)
+}
+
+// Uploader sends what a Ledger owes. Observe and AddLog may be called while Send runs; Send by one goroutine.
+type Uploader struct {
+	settings Settings
+	url      string
+
+	mu     sync.Mutex
+	ledger *Ledger
+	logs   logQueue
+
+	notBefore time.Time
+	failures  int
+	limit     int // most items of a request, 0 for any number
+	passed    int // requests since the limit was changed
+	warned    string
+	dropped   uint64
+	lost      uint64 // entries and series given up, as last reported
+}
+
+// NewUploader returns an Uploader that has observed nothing.
+func NewUploader(settings Settings) *Uploader {
+	client := *settings.Client
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if len(via) >= 3 || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	settings.Client = &client
+	return &Uploader{
+		settings: settings,
+		url:      strings.TrimRight(settings.Base, "/") + ingestPath,
+		ledger:   NewLedger(settings.Global),
+	}
+}
+
+// Observe takes the store's current values into account.
+func (u *Uploader) Observe(s *store.Store) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.View(u.ledger.Observe)
+	if lost := u.ledger.Forgotten() + u.logs.dropped; lost > u.lost {
+		u.settings.Warn(fmt.Sprintf("upload: %d log entries and %d series were given up before the server took them", u.logs.dropped, u.ledger.Forgotten()))
+		u.lost = lost
+	}
+}
+
+// AddLog queues a log entry.
+func (u *Uploader) AddLog(e LogEntry) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.logs.add(e, u.ledger.global)
+}
+
+// Dropped counts the messages that the server refused for what they are.
+func (u *Uploader) Dropped() uint64 { return u.dropped }
+
+// Send sends everything that is owed, in as many requests as the server's limits ask for, unless an earlier
+// answer asked to wait. The error says why something is owed still.
+func (u *Uploader) Send(ctx context.Context) error {
+	if time.Now().Before(u.notBefore) {
+		return nil
+	}
+	u.mu.Lock()
+	items := append(u.ledger.Owed(), u.logs.items()...)
+	u.mu.Unlock()
+	for len(items) > 0 {
+		n := u.chunk(items)
+		sent, err := u.request(ctx, items[:n])
+		if err != nil {
+			u.settle(items, (*Ledger).Release)
+			return err
+		}
+		if sent {
+			u.settle(items[:n], (*Ledger).Acknowledge)
+			items = items[n:]
+		}
+	}
+	return nil
+}
+
+func (u *Uploader) settle(items []Item, how func(*Ledger, Item)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, item := range items {
+		how(u.ledger, item)
+	}
+}
+
+// chunk is how many of the items the next request takes: at least one.
+func (u *Uploader) chunk(items []Item) int {
+	n, size := 0, 0
+	for n < len(items) && (u.limit == 0 || n < u.limit) {
+		size += items[n].size()
+		if n > 0 && size > maxRequestBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (i Item) size() int {
+	switch {
+	case i.Metric != nil:
+		return proto.Size(i.Metric)
+	case i.Resource != nil:
+		return proto.Size(i.Resource)
+	}
+	return proto.Size(i.Logs)
+}
+
+// request sends one request. It reports true when the server has the items or never will, false when they must be
+// sent in smaller requests, and an error when they must be sent later.
+func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
+	status, retryAfter, err := u.post(ctx, items)
+	switch {
+	case err != nil:
+		u.backOff(0)
+		return false, err
+	case status >= 200 && status < 300:
+		u.succeeded(items)
+		return true, nil
+	case status == http.StatusRequestEntityTooLarge && len(items) > 1:
+		u.limit, u.passed = len(items)/2, 0
+		return false, nil
+	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest:
+		u.dropped += uint64(len(items))
+		u.warn(fmt.Sprintf("upload: the server refused data with status %d, which is dropped", status))
+		u.accepted(items)
+		return true, nil
+	case status == http.StatusTooManyRequests || status >= 500:
+		u.backOff(retryAfter)
+		return false, fmt.Errorf("upload: status %d", status)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		u.warn(fmt.Sprintf("upload: the API key was refused with status %d; trying once a minute", status))
+	default:
+		u.warn(fmt.Sprintf("upload: %s answered with status %d; trying once a minute", ingestPath, status))
+	}
+	u.notBefore = time.Now().Add(refusedPause)
+	return false, fmt.Errorf("upload: status %d", status)
+}
+
+// succeeded ends back-off and warnings, and in time raises a lowered limit.
+func (u *Uploader) succeeded(items []Item) {
+	u.failures, u.notBefore, u.warned = 0, time.Time{}, ""
+	if u.passed++; u.limit > 0 && u.passed >= growAfter {
+		u.limit, u.passed = 2*u.limit, 0
+	}
+	u.accepted(items)
+}
+
+func (u *Uploader) accepted(items []Item) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, item := range items {
+		if item.entries != nil {
+			u.logs.acknowledge(item.entries)
+		}
+	}
+}
+
+func (u *Uploader) warn(text string) {
+	if text != u.warned {
+		u.warned = text
+		u.settings.Warn(text)
+	}
+}
+
+// backOff waits longer after each failure in a row, a quarter more or less, and at least as long as was asked for.
+func (u *Uploader) backOff(asked time.Duration) {
+	wait := min(firstBackoff<<min(u.failures, 10), maxBackoff)
+	wait = time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+	u.failures++
+	u.notBefore = time.Now().Add(max(wait, asked))
+}
+
+// post sends the items and returns the answer's status.
+func (u *Uploader) post(ctx context.Context, items []Item) (status int, retryAfter time.Duration, err error) {
+	body, err := encode(items, time.Now())
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, 0, err
+	}
+	req.Header.Set("X-API-Key", u.settings.Key)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	req.Header.Set("Content-Encoding", "gzip")
+	req.Header.Set("User-Agent", u.settings.UserAgent)
+	resp, err := u.settings.Client.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close()
+	if _, err := io.CopyN(io.Discard, resp.Body, 64<<10); err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, err
+	}
+	return resp.StatusCode, retryAfterOf(resp.Header.Get("Retry-After"), time.Now()), nil
+}
+
+// retryAfterOf reads the header, in seconds or as a date.
+func retryAfterOf(value string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(value); err == nil {
+		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// encode makes the gzip-compressed body of a request.
+func encode(items []Item, now time.Time) ([]byte, error) {
+	request := &pb.UploadRequest{UploadTs: now.UnixNano()}
+	for _, item := range items {
+		switch {
+		case item.Metric != nil:
+			request.Metrics = append(request.Metrics, item.Metric)
+		case item.Resource != nil:
+			request.Resources = append(request.Resources, item.Resource)
+		case item.Logs != nil:
+			request.LogBatches = append(request.LogBatches, item.Logs)
+		}
+	}
+	raw, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&body, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := writer.Write(raw); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return body.Bytes(), nil
+}
