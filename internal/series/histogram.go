@@ -80,13 +80,6 @@ func (d *Distribution) Quantile(q float64) (Number, bool) {
 	return v, true
 }
 
-// Frame is one row of a profile: the cumulative value of a name and the number of recordings behind it.
-type Frame struct {
-	Name    string
-	Value   uint64
-	Samples uint64
-}
-
 // GridSlots is the number of reachable bins of the native log-linear grid.
 const GridSlots = 252
 

@@ -54,9 +54,6 @@ const (
 	MaxTagValue = 250
 )
 
-// MaxFrames is the most frames a profile keeps.
-const MaxFrames = 250
-
 // NormalizeTags cuts keys and values to their limits, sorts by key, and keeps the last of equal keys.
 // It works in place and returns the shortened slice.
 func NormalizeTags(tags []Tag) []Tag {

@@ -130,7 +130,7 @@ func initSum(m pmetric.Metric) {
 // Profile adds a profile; frames beyond series.MaxFrames with the least value are left out. Values above
 // 2^63-1 saturate.
 func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame, start, ts int64) {
-	frames = LargestFrames(frames)
+	frames = series.LargestFrames(frames)
 	init := func(m pmetric.Metric) {
 		initSum(m)
 		m.Metadata().PutStr(ProfileMetadata, name)
@@ -152,33 +152,6 @@ func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame
 		addFramePoint(values, tags, f.Name, f.Value, start, ts)
 		addFramePoint(samples, tags, f.Name, f.Samples, start, ts)
 	}
-}
-
-// LargestFrames returns at most series.MaxFrames frames, those with the most value, in their given order.
-func LargestFrames(frames []series.Frame) []series.Frame {
-	if len(frames) <= series.MaxFrames {
-		return frames
-	}
-	order := make([]int, len(frames))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch va, vb := frames[a].Value, frames[b].Value; {
-		case va > vb:
-			return -1
-		case va < vb:
-			return 1
-		}
-		return 0
-	})
-	order = order[:series.MaxFrames]
-	slices.Sort(order)
-	kept := make([]series.Frame, 0, series.MaxFrames)
-	for _, i := range order {
-		kept = append(kept, frames[i])
-	}
-	return kept
 }
 
 // NativeHistogram adds a histogram whose bins are inclusive integer lower edges, strictly ascending

@@ -1,0 +1,38 @@
+package signalsexporter
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
+)
+
+// Config configures the exporter.
+type Config struct {
+	// ServerConfig is the HTTP server: endpoint, tls, auth and so on.
+	confighttp.ServerConfig `mapstructure:",squash"`
+
+	// Tags is the document's "context": tags of everything in it.
+	Tags map[string]string `mapstructure:"tags,omitempty"`
+
+	// Output is a file that gets the last document when the Collector ends; none when empty.
+	Output string `mapstructure:"output,omitempty"`
+}
+
+var _ component.Config = (*Config)(nil)
+
+// Validate checks the settings.
+func (c *Config) Validate() error {
+	if c.NetAddr.Endpoint == "" {
+		return errors.New("endpoint must not be empty")
+	}
+	if _, ok := c.Tags[""]; ok {
+		return errors.New("tags: a key must not be empty")
+	}
+	if c.Output != "" && (strings.HasSuffix(c.Output, "/") || filepath.Base(c.Output) == "." || filepath.Base(c.Output) == "..") {
+		return errors.New("output must name a file")
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package signalsexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+
+	"github.com/graphsignal/graphsignal-collector/internal/selflog"
+	"github.com/graphsignal/graphsignal-collector/internal/signal"
+	"github.com/graphsignal/graphsignal-collector/internal/store"
+)
+
+// signalsExporter is the exporter of both signals. Its pipelines start and shut it down each on its own: the
+// first start starts it, and the last shutdown ends it, when every pipeline has been drained.
+type signalsExporter struct {
+	cfg      *Config
+	settings component.TelemetrySettings
+	logger   *zap.Logger
+
+	document *document
+	endpoint *endpoint
+	refused  refusals
+
+	release func() // withdraws the instance from its registry
+
+	mu      sync.Mutex
+	users   int // guarded by the registry until Start, by mu from then on
+	started bool
+}
+
+func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func() time.Time) *signalsExporter {
+	e := &signalsExporter{
+		cfg:      cfg,
+		settings: set.TelemetrySettings,
+		logger:   set.Logger,
+		document: newDocument(cfg.Tags, own, now),
+	}
+	e.endpoint = newEndpoint(&cfg.ServerConfig, set.TelemetrySettings, e.document)
+	e.refused.logger = set.Logger
+	return e
+}
+
+// Start binds the endpoint. That the address cannot be bound is no error: it is tried again in the background.
+func (e *signalsExporter) Start(ctx context.Context, host component.Host) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.started {
+		return nil
+	}
+	e.started = true
+	if e.cfg.Output != "" {
+		if err := checkOutput(e.cfg.Output); err != nil {
+			e.logger.Warn("The output file cannot be written as things are", zap.Error(err))
+		}
+	}
+	return e.endpoint.start(ctx, host)
+}
+
+// Shutdown of the last pipeline writes the final document and ends the endpoint.
+func (e *signalsExporter) Shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users--
+	if e.users != 0 {
+		return nil
+	}
+	e.release()
+	e.refused.flush()
+	var err error
+	if e.cfg.Output != "" && e.started {
+		if err = writeOutput(e.cfg.Output, e.document.render()); err != nil {
+			err = fmt.Errorf("the final document was not written: %w", err)
+			e.logger.Warn("The final document was not written", zap.Error(err))
+		}
+	}
+	return errors.Join(err, e.endpoint.shutdown(ctx))
+}
+
+// Capabilities says that data is only read.
+func (*signalsExporter) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: false}
+}
+
+// ConsumeMetrics folds md into the store. What cannot be shown is counted and reported, never an error: sending
+// it again would not help.
+func (e *signalsExporter) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	var unsupported int
+	outcome := e.document.store.Update(func(b *store.Batch) {
+		unsupported = signal.Decode(md, sink{b})
+	})
+	e.document.changed()
+	e.refused.add(unsupported+outcome.Rejected, outcome.DroppedSeries, outcome.DroppedResources)
+	return nil
+}
+
+// ConsumeLogs adds the records to the errors.
+func (e *signalsExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
+	signal.DecodeErrors(ld, func(entry signal.ErrorEntry) {
+		if !store.Shown(entry.Level) {
+			return
+		}
+		tags := make([]store.ErrorTag, 0, len(entry.Tags))
+		for _, t := range entry.Tags {
+			switch v := t.Value.(type) {
+			case int64:
+				tags = append(tags, store.ErrorTag{Key: t.Key, Int: v, IsInt: true})
+			case string:
+				tags = append(tags, store.ErrorTag{Key: t.Key, Text: v})
+			}
+		}
+		e.document.errors.Add(store.Error{
+			Level: entry.Level, Message: entry.Message, Exception: entry.Exception, Tags: tags, Time: entry.Time,
+		})
+	})
+	e.document.changed()
+	return nil
+}
+
+// sink makes a store.Batch a signal.Sink.
+type sink struct{ *store.Batch }
+
+// Entity implements signal.Sink.
+func (s sink) Entity(entity signal.Entity, firstSeen, lastSeen int64) {
+	s.Resource(entity.Kind, entity.ID, entity.Attributes, firstSeen, lastSeen)
+}
+
+// refusals counts what could not be shown and reports it in one warning a minute.
+type refusals struct {
+	logger *zap.Logger
+
+	mu                        sync.Mutex
+	points, series, resources int
+	reported                  time.Time
+}
+
+const reportInterval = time.Minute
+
+func (r *refusals) add(points, series, resources int) {
+	if points+series+resources == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.points += points
+	r.series += series
+	r.resources += resources
+	if now := time.Now(); now.Sub(r.reported) >= reportInterval {
+		r.reported = now
+		r.report()
+	}
+}
+
+func (r *refusals) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report()
+}
+
+func (r *refusals) report() {
+	if r.points > 0 {
+		r.logger.Warn(fmt.Sprintf("%d data points were left out: delta temporality, no value, or not finite", r.points))
+	}
+	if r.series > 0 {
+		r.logger.Warn(fmt.Sprintf("%d values of new series were left out: there are %d series already", r.series, store.MaxSeries))
+	}
+	if r.resources > 0 {
+		r.logger.Warn(fmt.Sprintf("%d sights of new resources were left out: there are %d resources already", r.resources, store.MaxResources))
+	}
+	r.points, r.series, r.resources = 0, 0, 0
+}
