@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 )
 
-// Process is one process of the workload.
+// Process is one process of the workload. PID and StartTicks identify it.
 type Process struct {
 	PID int
 	// Root is the pid of the target, the top of the tree.
@@ -15,19 +15,22 @@ type Process struct {
 	StartTime int64
 	// StartTicks is field 22 of /proc/<pid>/stat; with PID it tells a process from a later one of the same pid.
 	StartTicks uint64
-	// CommandLine is argv joined by single blanks, with secrets redacted.
+	// CommandLine is argv joined by single blanks, with secrets redacted. It changes with exec and setproctitle, and
+	// is empty when it could not be read.
 	CommandLine string
-	// Ended says that the process is gone (or a zombie). Each Reader sees it so until Done.
+	// Ended says that the process is gone (or a zombie). Each Reader sees it so until Done, a descendant for ten
+	// seconds at most.
 	Ended bool
 }
 
-// Reader is one receiver's view of the process tree.
+// Reader is one receiver's view of the process tree. Its methods may be called from any goroutine.
 type Reader interface {
 	// Processes lists the target first, then its descendants by pid: all that live, and those that ended since
-	// this Reader's last Done for them.
+	// this Reader's last Done for them. A target that had ended before the Collector started is listed too. The
+	// list is the caller's own.
 	Processes() []Process
-	// Done says that this Reader has read what an ended process left. When all Readers have, its run
-	// directories are removed.
+	// Done says that this Reader has read what an ended process left. When all Readers have, its run directory is
+	// removed; that of the target and its console stay until the pipelines have stopped.
 	Done(p Process)
 	// Close withdraws the Reader, so that nothing waits for it.
 	Close()

@@ -1,0 +1,187 @@
+package workloadextension
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/graphsignal/graphsignal-collector/internal/procfs"
+	"github.com/graphsignal/graphsignal-collector/internal/procfs/procfstest"
+	"github.com/graphsignal/graphsignal-collector/internal/workload"
+)
+
+const boot = 1_600_000_000
+
+func shown(int) bool { return false }
+
+func newTestTree(table *procfstest.Table, target int) *tree {
+	t := newTree(procfs.NewReader(table.Root), 99, workload.Process{PID: target, Root: target})
+	t.find(shown)
+	return t
+}
+
+func scan(t *testing.T, tree *tree) (living, ended []int) {
+	t.Helper()
+	gone, err := tree.scan(shown)
+	require.NoError(t, err)
+	return pids(tree.living(nil)), pids(gone)
+}
+
+func pids(list []workload.Process) []int {
+	out := []int{}
+	for _, p := range list {
+		out = append(out, p.PID)
+	}
+	return out
+}
+
+func TestTreeFindsDescendantsInAnyOrderOfPids(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 1, Start: 1})
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, Argv: []string{"serve", "--api-key", "zz-secret", "m"}})
+	table.Set(procfstest.Process{PID: 7, PPID: 50, Start: 200, Argv: []string{"worker", "\xff"}}) // pids have wrapped around
+	table.Set(procfstest.Process{PID: 3, PPID: 7, Start: 300})
+	table.Set(procfstest.Process{PID: 60, PPID: 1, Start: 90})
+	table.Set(procfstest.Process{PID: 99, PPID: 50, Start: 100}) // ourselves
+	table.Set(procfstest.Process{PID: 100, PPID: 99, Start: 110})
+	table.Set(procfstest.Process{PID: 101, PPID: 7, Start: 310, State: 'Z'})
+	tree := newTestTree(table, 50)
+	living, ended := scan(t, tree)
+	assert.Equal(t, []int{3, 7, 50}, living)
+	assert.Empty(t, ended)
+	assert.Equal(t, workload.Process{
+		PID: 7, Root: 50, StartTicks: 200, StartTime: boot*1e9 + 2*int64(time.Second), CommandLine: "worker \uFFFD",
+	}, tree.members[7].Process)
+	assert.Equal(t, "serve --api-key *** m", tree.members[50].CommandLine)
+}
+
+func TestTreeKeepsReparentedDescendants(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 101})
+	table.Set(procfstest.Process{PID: 52, PPID: 51, Start: 102})
+	tree := newTestTree(table, 50)
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 51, 52}, living)
+
+	table.Remove(51)
+	table.Set(procfstest.Process{PID: 52, PPID: 1, Start: 102})
+	table.Set(procfstest.Process{PID: 53, PPID: 52, Start: 400})
+	living, ended := scan(t, tree)
+	assert.Equal(t, []int{50, 52, 53}, living)
+	assert.Equal(t, []int{51}, ended)
+
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, State: 'Z'})
+	living, ended = scan(t, tree)
+	assert.Equal(t, []int{52, 53}, living)
+	assert.Equal(t, []int{50}, ended)
+	assert.True(t, tree.target.Ended)
+	assert.NotZero(t, tree.target.StartTime)
+}
+
+func TestTreeTellsProcessesOfOnePidApart(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 101})
+	// Its parent carried the pid of our target before.
+	table.Set(procfstest.Process{PID: 52, PPID: 50, Start: 99})
+	tree := newTestTree(table, 50)
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 51}, living)
+
+	table.Set(procfstest.Process{PID: 51, PPID: 1, Start: 500}) // a stranger of the same pid
+	living, ended := scan(t, tree)
+	assert.Equal(t, []int{50}, living)
+	assert.Equal(t, []int{51}, ended)
+
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 600})
+	living, ended = scan(t, tree)
+	assert.Empty(t, living)
+	assert.Equal(t, []int{50}, ended)
+	assert.True(t, tree.target.Ended)
+}
+
+func TestTreeJudgesAgainWhereTheParentWasNotSeen(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 70, PPID: 60, Start: 300})
+	tree := newTestTree(table, 50)
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50}, living)
+	table.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200})
+	living, _ = scan(t, tree)
+	assert.Equal(t, []int{50, 60, 70}, living)
+}
+
+func TestTreeSurvivesCirclesAndBrokenFiles(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 60, PPID: 61, Start: 100})
+	table.Set(procfstest.Process{PID: 61, PPID: 60, Start: 100})
+	table.Write("62/stat", "62 (")
+	table.Write("63/cmdline", "no stat")
+	table.Write("self/stat", "no number")
+	tree := newTestTree(table, 50)
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50}, living)
+	// A member that cannot be read for now has not ended.
+	table.Write("50/stat", "50 (")
+	living, ended := scan(t, tree)
+	assert.Equal(t, []int{50}, living)
+	assert.Empty(t, ended)
+}
+
+func TestTreeReadsTitlesWithParenthesesAndNewlines(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, Comm: "VLLM::W) Z 1 ("})
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 100, Comm: "\xff\xfe w\n1"})
+	tree := newTestTree(table, 50)
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 51}, living)
+}
+
+func TestTreeNoticesExec(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 100, Comm: "sh", Argv: []string{"sh", "-c", "x"}})
+	tree := newTestTree(table, 50)
+	scan(t, tree)
+	assert.Equal(t, "sh -c x", tree.members[51].CommandLine)
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 100, Comm: "python3", Argv: []string{"python3", "x.py"}})
+	scan(t, tree)
+	assert.Equal(t, "python3 x.py", tree.members[51].CommandLine)
+}
+
+func TestTreeKnowsTheTargetThatIsGone(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	tree := newTestTree(table, 50)
+	living, ended := scan(t, tree)
+	assert.Empty(t, living)
+	assert.Empty(t, ended)
+	assert.True(t, tree.target.Ended)
+
+	hidden := newTree(procfs.NewReader(table.Root), 99, workload.Process{PID: 50, Root: 50})
+	all := func(int) bool { return true }
+	hidden.find(all)
+	_, err := hidden.scan(all)
+	require.NoError(t, err)
+	assert.False(t, hidden.target.Ended)
+}
+
+func TestTreeSkipsStrangersThatItKnows(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 60, PPID: 1, Start: 100})
+	tree := newTestTree(table, 50)
+	scan(t, tree)
+	assert.Contains(t, tree.strangers, 60)
+	table.Remove(60)
+	scan(t, tree)
+	assert.NotContains(t, tree.strangers, 60)
+	// The same pid again: another entry, and this time a child.
+	table.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200})
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 60}, living)
+}
