@@ -83,8 +83,8 @@ type stamp struct {
 
 // Trust says what a directory's content must be like to be taken as that of its process.
 type Trust struct {
-	// Owners are the users that may own the directory and its files.
-	Owners []uint32
+	// Owner tells which users may own the directory and its files.
+	Owner func(uid uint32) bool
 	// Started is when the process was created, epoch nanoseconds; 0 when unknown.
 	Started int64
 	// ByWrite compares Started with the time of writing and not with the start of the writer. That suffices to
@@ -146,7 +146,7 @@ func (r *Reader) read(ctx context.Context, d *Directory, sel Selection, trust Tr
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &FileError{CauseRead, err.Error()}
 	}
-	if !slices.Contains(trust.Owners, st.Uid) {
+	if !trust.Owner(st.Uid) {
 		return &FileError{CauseOwner, fmt.Sprintf("uid %d", st.Uid)}
 	}
 	problem := r.list(dir, sel)
@@ -243,7 +243,7 @@ func (r *Reader) readFile(dir int, name string, f *File, trust Trust) (*Document
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, &FileError{CauseFileType, ""}
-	case !slices.Contains(trust.Owners, st.Uid):
+	case !trust.Owner(st.Uid):
 		return nil, &FileError{CauseOwner, fmt.Sprintf("uid %d", st.Uid)}
 	}
 	data, problem := r.content(fd, st.Size)

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,11 +26,6 @@ func describe(doc *Document) []string {
 // FuzzDocument parses any bytes after any others of the same file. Whatever they are, the history must make no
 // difference, all text must be UTF-8, and what encoding/json takes must be no syntax error.
 func FuzzDocument(f *testing.F) {
-	reference, err := os.ReadFile("testdata/scenario-1-cupti.json")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(reference, reference)
 	seeds := []string{
 		`{"version":1,"start_ts":5,"write_ts":7,"context":{"rank":"0"},"metrics":[{"name":"a","type":"gauge","tags":{"k":"v"},"value":1.5}],"log":[{"ts":1,"level":"error","msg":"m"}]}`,
 		`{"metrics":[{"value":2,"name":"a","tags":{},"type":"counter"}],"version":1.0}`,

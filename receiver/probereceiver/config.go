@@ -1,0 +1,6 @@
+package probereceiver
+
+import "github.com/graphsignal/graphsignal-collector/internal/shmreceiver"
+
+// Config is the configuration of the receiver.
+type Config = shmreceiver.Config
