@@ -176,7 +176,8 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 		u.succeeded(items)
 		return true, nil
 	case status == http.StatusRequestEntityTooLarge && len(items) > 1:
-		u.limit, u.passed = len(items)/2, 0
+		// Less than half: the same items may compress worse next time.
+		u.limit, u.passed = max(len(items)*2/5, 1), 0
 		return false, nil
 	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest:
 		u.dropped += uint64(len(items))
