@@ -26,9 +26,6 @@ import (
 // kernel for as long as that process holds its address space.
 const stopTimeout = time.Second
 
-// errEnded is the fatal status that ends the Collector. It is the normal end of a run.
-var errEnded = errors.New("the workload has ended")
-
 type workloadExtension struct {
 	cfg    *Config
 	logger *zap.Logger
@@ -131,10 +128,15 @@ func (e *workloadExtension) follow(ctx context.Context) {
 	}
 }
 
-// poll looks at the process table once and removes the run directories that nobody will read any more.
 func (e *workloadExtension) poll() {
 	e.scanning.Lock()
 	defer e.scanning.Unlock()
+	e.look()
+}
+
+// look looks at the process table once and removes the run directories that nobody will read any more. The tree is
+// locked.
+func (e *workloadExtension) look() {
 	ended, err := e.tree.scan(e.hidden)
 	e.mu.Lock()
 	ready := e.ready
@@ -180,7 +182,7 @@ func (e *workloadExtension) end() {
 // statuses held.
 func (e *workloadExtension) reportEnd() {
 	if e.ending && e.ready && !e.stopping {
-		e.loops.Go(func() { componentstatus.ReportStatus(e.host, componentstatus.NewFatalErrorEvent(errEnded)) })
+		e.loops.Go(func() { componentstatus.ReportStatus(e.host, componentstatus.NewFatalErrorEvent(workload.ErrEnded)) })
 	}
 }
 
@@ -203,9 +205,36 @@ func (e *workloadExtension) NotReady() error {
 	if e.tree == nil || !e.scanning.TryLock() {
 		return nil
 	}
-	e.scanning.Unlock()
-	e.poll()
+	defer e.scanning.Unlock()
+	e.look()
+	e.mu.Lock()
+	ready := e.ready
+	e.mu.Unlock()
+	if !ready || !e.tree.target.Ended {
+		return nil
+	}
+	if left := e.tree.living(nil); len(left) > 0 {
+		// They may hold what the next start needs: memory, devices, ports.
+		e.logger.Warn("Processes of the workload outlive it: " + listPIDs(left))
+	}
 	return nil
+}
+
+// listPIDs names the first of a list of processes.
+func listPIDs(list []workload.Process) string {
+	const most = 32
+	var text strings.Builder
+	for i, p := range list {
+		if i == most {
+			fmt.Fprintf(&text, " and %d more", len(list)-most)
+			break
+		}
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		fmt.Fprintf(&text, "pid %d", p.PID)
+	}
+	return text.String()
 }
 
 // Shutdown ends following and, as all pipelines have stopped, removes the run directories of all processes that have
@@ -249,19 +278,12 @@ func (e *workloadExtension) removeAll() {
 	for _, p := range e.readers.releaseAll() {
 		e.remove(rundir.Path(e.cfg.SHMPath, p.PID), p)
 	}
-	var left []int
-	for _, p := range e.tree.living(nil) {
-		left = append(left, p.PID)
-	}
 	target := e.tree.target.Process
 	if !target.Ended {
 		return
 	}
 	e.remove(rundir.Path(e.cfg.SHMPath, target.PID), target)
 	e.remove(rundir.ConsolePath(e.cfg.SHMPath, target.PID), target)
-	if len(left) > 0 {
-		e.logger.Warn("Processes of the workload outlive it", zap.Ints("pids", left))
-	}
 }
 
 // NewReader implements workload.Extension.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/extension/extensiontest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/graphsignal/graphsignal-collector/extension/workloadextension/internal/metadata"
@@ -50,7 +53,7 @@ func (h *statusHost) requireFatal(t *testing.T) {
 	t.Helper()
 	select {
 	case err := <-h.fatal:
-		require.ErrorIs(t, err, errEnded)
+		require.ErrorIs(t, err, workload.ErrEnded)
 	case <-time.After(deadline):
 		t.Fatal("the end was not reported")
 	}
@@ -68,6 +71,13 @@ func create(t *testing.T, cfg *Config) *workloadExtension {
 	ext, err := NewFactory().Create(context.Background(), extensiontest.NewNopSettings(metadata.Type), cfg)
 	require.NoError(t, err)
 	return ext.(*workloadExtension)
+}
+
+// observe replaces the logger of e by one whose records the test reads.
+func observe(e *workloadExtension) *observer.ObservedLogs {
+	core, logs := observer.New(zap.WarnLevel)
+	e.logger = zap.New(core)
+	return logs
 }
 
 func start(t *testing.T, cfg *Config, host component.Host) *workloadExtension {
@@ -135,7 +145,9 @@ func TestFollowsARealProgramToItsEnd(t *testing.T) {
 	host := newHost()
 	cfg := testConfig(t, cmd.Process.Pid)
 	cfg.CommandLine = []string{"given", "***"}
-	e := start(t, cfg, host)
+	e := create(t, cfg)
+	logs := observe(e)
+	require.NoError(t, e.Start(context.Background(), host))
 	reader := e.NewReader()
 	list := reader.Processes()
 	require.Len(t, list, 3)
@@ -153,7 +165,6 @@ func TestFollowsARealProgramToItsEnd(t *testing.T) {
 	_ = cmd.Process.Kill()
 	// Not waited for yet: a zombie has ended.
 	host.requireFatal(t)
-	require.NoError(t, e.NotReady())
 	list = reader.Processes()
 	assert.Equal(t, cmd.Process.Pid, list[0].PID)
 	assert.True(t, list[0].Ended)
@@ -171,6 +182,8 @@ func TestFollowsARealProgramToItsEnd(t *testing.T) {
 	assert.NotEqual(t, cmd.Process.Pid, reader.Processes()[0].PID)
 	assert.DirExists(t, targetDir, "the target's directory stays until the Collector has stopped")
 	reader.Close()
+	require.NoError(t, e.NotReady())
+	assert.Equal(t, 1, logs.FilterMessage(fmt.Sprintf("Processes of the workload outlive it: pid %d", orphan)).Len())
 	require.NoError(t, e.Shutdown(context.Background()))
 	assert.NoDirExists(t, targetDir)
 	assert.NoDirExists(t, consoleDir)

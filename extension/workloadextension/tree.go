@@ -3,18 +3,13 @@ package workloadextension
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/graphsignal/graphsignal-collector/internal/procfs"
-	"github.com/graphsignal/graphsignal-collector/internal/redact"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
 
 // maxMembers bounds the processes followed at a time; later ones are not seen.
 const maxMembers = 4096
-
-// maxCommandLine is the most bytes kept of a command line; what shows it cuts at 2,500 characters.
-const maxCommandLine = 16 << 10
 
 // member is a process of the workload.
 type member struct {
@@ -203,15 +198,9 @@ func (t *tree) describe(m *member, comm []byte) {
 	}
 	m.settled = m.comm != "" && m.comm == string(comm)
 	m.comm = string(comm)
-	argv, err := t.reader.Cmdline(m.PID)
-	if err != nil || len(argv) == 0 {
-		return
+	if argv, err := t.reader.Cmdline(m.PID); err == nil && len(argv) > 0 {
+		m.CommandLine = workload.CommandLine(argv)
 	}
-	line := redact.CommandLine(argv)
-	if len(line) > maxCommandLine {
-		line = line[:maxCommandLine]
-	}
-	m.CommandLine = strings.ToValidUTF8(line, "\uFFFD")
 }
 
 // living returns the target, when it lives, and its living descendants by pid.

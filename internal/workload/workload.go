@@ -3,8 +3,14 @@
 package workload
 
 import (
+	"errors"
+
 	"go.opentelemetry.io/collector/component"
 )
+
+// ErrEnded is the fatal status by which the extension ends the Collector. It is the normal end of a run, although the
+// Collector logs it as an error: what shows the Collector's own errors to users leaves it out.
+var ErrEnded = errors.New("the workload has ended")
 
 // Process is one process of the workload. PID and StartTicks identify it.
 type Process struct {
