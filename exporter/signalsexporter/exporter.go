@@ -104,7 +104,7 @@ func (e *signalsExporter) ConsumeMetrics(_ context.Context, md pmetric.Metrics) 
 
 // ConsumeLogs adds the records to the errors.
 func (e *signalsExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
-	signal.DecodeErrors(ld, func(entry signal.ErrorEntry) {
+	empty := signal.DecodeErrors(ld, func(entry signal.ErrorEntry) {
 		if !store.Shown(entry.Level) {
 			return
 		}
@@ -122,6 +122,7 @@ func (e *signalsExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
 		})
 	})
 	e.document.changed()
+	e.refused.add(empty, 0, 0)
 	return nil
 }
 
@@ -167,7 +168,7 @@ func (r *refusals) flush() {
 
 func (r *refusals) report() {
 	if r.points > 0 {
-		r.logger.Warn(fmt.Sprintf("%d data points were left out: delta temporality, no value, or not finite", r.points))
+		r.logger.Warn(fmt.Sprintf("%d data points or log records were left out: delta temporality, no value, or not finite", r.points))
 	}
 	if r.series > 0 {
 		r.logger.Warn(fmt.Sprintf("%d values of new series were left out: there are %d series already", r.series, store.MaxSeries))

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -78,8 +79,10 @@ type Resource struct {
 type metricKey struct {
 	name string
 	typ  series.Type
-	// bins keeps native and other histograms of one name apart: they differ in metadata.
-	bins string
+	// What differs in metadata is kept apart: native and other histograms of one name, and the recordings of
+	// one profile from another profile of that name.
+	bins    string
+	profile string
 }
 
 // metric returns the metric of a key, making it with init when it is new.
@@ -135,8 +138,8 @@ func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame
 		initSum(m)
 		m.Metadata().PutStr(ProfileMetadata, name)
 	}
-	values := r.metric(metricKey{name: name, typ: series.Profile}, init).Sum().DataPoints()
-	samples := r.metric(metricKey{name: SamplesName(name), typ: series.Profile}, func(m pmetric.Metric) {
+	values := r.metric(metricKey{name: name, typ: series.Profile, profile: name}, init).Sum().DataPoints()
+	samples := r.metric(metricKey{name: SamplesName(name), typ: series.Profile, profile: name}, func(m pmetric.Metric) {
 		init(m)
 		m.SetUnit("")
 	}).Sum().DataPoints()
@@ -154,16 +157,12 @@ func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame
 	}
 }
 
-// NativeHistogram adds a histogram whose bins are inclusive integer lower edges, strictly ascending
-// (shm.md: the log-linear grid). Bins with another order are dropped; the totals stay.
+// NativeHistogram adds a histogram whose bins are inclusive integer lower edges (shm.md: the log-linear grid).
+// They are put into ascending order, and equal ones are added up.
 func (r *Resource) NativeHistogram(name string, tags []series.Tag, d series.Distribution, start, ts int64) {
+	d.Bins = ascending(d.Bins)
 	p := r.histogramPoint(metricKey{name: name, typ: series.Histogram, bins: BinsLower}, tags, d, start, ts)
-	if len(d.Bins) == 0 || !slices.IsSortedFunc(d.Bins, func(a, b series.Bin) int {
-		if a.Value.Uint64() < b.Value.Uint64() {
-			return -1
-		}
-		return 1
-	}) {
+	if len(d.Bins) == 0 {
 		return
 	}
 	// Each bin becomes a bucket of its own between the bound below its lower edge and, on the grid, the bound
@@ -199,6 +198,31 @@ func (r *Resource) NativeHistogram(name string, tags []series.Tag, d series.Dist
 		last = upper
 	}
 	counts.Append(0)
+}
+
+// ascending returns bins by strictly rising integer value. It returns the argument itself if it is so already.
+func ascending(bins []series.Bin) []series.Bin {
+	if !slices.ContainsFunc(bins, func(b series.Bin) bool { return !b.Value.IsInteger() }) {
+		sorted := true
+		for i := 1; i < len(bins); i++ {
+			sorted = sorted && bins[i-1].Value.Uint64() < bins[i].Value.Uint64()
+		}
+		if sorted {
+			return bins
+		}
+	}
+	bins = slices.Clone(bins)
+	slices.SortStableFunc(bins, func(a, b series.Bin) int { return cmp.Compare(a.Value.Uint64(), b.Value.Uint64()) })
+	out := bins[:0]
+	for _, b := range bins {
+		b.Value = series.Uint(b.Value.Uint64())
+		if last := len(out) - 1; last >= 0 && out[last].Value == b.Value {
+			out[last].Count += b.Count
+			continue
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // BoundedHistogram adds a histogram with inclusive upper bounds ("le"), ascending and finite; counts has one

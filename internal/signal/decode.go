@@ -1,8 +1,10 @@
 package signal
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -22,7 +24,7 @@ type Sink interface {
 }
 
 // Decode hands every series and entity of md to sink and returns how many data points it could not
-// represent: delta temporality and empty metrics.
+// represent: delta temporality, points and metrics without a value, numbers that are not finite.
 func Decode(md pmetric.Metrics, sink Sink) (unsupported int) {
 	var d decoder
 	d.sink = sink
@@ -50,7 +52,11 @@ func (d *decoder) resource(rm pmetric.ResourceMetrics) {
 		metrics := sm.Metrics()
 		for i, m := range metrics.All() {
 			if profile, ok := m.Metadata().Get(ProfileMetadata); ok && m.Type() == pmetric.MetricTypeSum {
-				if m.Name() == profile.Str() {
+				switch {
+				case m.Name() != profile.Str(): // recordings, read with their profile
+				case m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta:
+					d.unsupported += m.Sum().DataPoints().Len()
+				default:
 					d.profile(m, samplesOf(metrics, i, profile.Str()))
 				}
 				continue
@@ -75,7 +81,7 @@ func (d *decoder) readResource(res pcommon.Resource) []Entity {
 	attrs := res.Attributes()
 	refs := entity.ResourceEntityRefs(res)
 	var entities []Entity
-	var descriptive []string
+	descriptive := descriptiveKeys(res)
 	for _, ref := range refs.All() {
 		e := Entity{Kind: ref.Type()}
 		for _, key := range ref.IdKeys().All() {
@@ -87,7 +93,6 @@ func (d *decoder) readResource(res pcommon.Resource) []Entity {
 			if v, ok := attrs.Get(key); ok {
 				e.Attributes = append(e.Attributes, series.Tag{Key: key, Value: v.AsString()})
 			}
-			descriptive = append(descriptive, key)
 		}
 		entities = append(entities, e)
 	}
@@ -137,19 +142,23 @@ func (d *decoder) metric(m pmetric.Metric) {
 			d.unsupported += m.Histogram().DataPoints().Len()
 			return
 		}
-		bins, _ := m.Metadata().Get(BinsMetadata)
-		native := bins.Type() == pcommon.ValueTypeStr && bins.Str() == BinsLower
+		bins, ok := m.Metadata().Get(BinsMetadata)
+		native := ok && bins.AsString() == BinsLower
 		for _, p := range m.Histogram().DataPoints().All() {
 			d.histogram(m.Name(), p, native)
 		}
 	case pmetric.MetricTypeSummary:
 		for _, p := range m.Summary().DataPoints().All() {
-			d.seen(p.StartTimestamp(), p.Timestamp())
-			d.dist = series.Distribution{Bins: d.dist.Bins[:0], HasTotals: true, Count: p.Count(), Sum: series.Float(p.Sum())}
-			d.sink.Histogram(m.Name(), d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
+			d.summary(m.Name(), p)
 		}
 	case pmetric.MetricTypeExponentialHistogram:
-		d.unsupported += m.ExponentialHistogram().DataPoints().Len()
+		if m.ExponentialHistogram().AggregationTemporality() == pmetric.AggregationTemporalityDelta {
+			d.unsupported += m.ExponentialHistogram().DataPoints().Len()
+			return
+		}
+		for _, p := range m.ExponentialHistogram().DataPoints().All() {
+			d.exponential(m.Name(), p)
+		}
 	default:
 		d.unsupported++
 	}
@@ -166,6 +175,9 @@ func (d *decoder) number(name string, p pmetric.NumberDataPoint, set func(string
 		v = series.Int(p.IntValue())
 	case pmetric.NumberDataPointValueTypeDouble:
 		v = series.Float(p.DoubleValue())
+	default:
+		d.unsupported++
+		return
 	}
 	if !v.IsFinite() {
 		d.unsupported++
@@ -174,32 +186,30 @@ func (d *decoder) number(name string, p pmetric.NumberDataPoint, set func(string
 	set(name, d.pointTags(p.Attributes()), v, int64(p.StartTimestamp()), int64(p.Timestamp()))
 }
 
+func (d *decoder) summary(name string, p pmetric.SummaryDataPoint) {
+	d.seen(p.StartTimestamp(), p.Timestamp())
+	if p.Flags().NoRecordedValue() {
+		return
+	}
+	if !finite(p.Sum()) {
+		d.unsupported++
+		return
+	}
+	d.dist = series.Distribution{Bins: d.dist.Bins[:0], HasTotals: true, Count: p.Count(), Sum: series.Float(p.Sum())}
+	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
+}
+
 func (d *decoder) histogram(name string, p pmetric.HistogramDataPoint, native bool) {
 	d.seen(p.StartTimestamp(), p.Timestamp())
 	if p.Flags().NoRecordedValue() {
 		return
 	}
-	d.dist = series.Distribution{Bins: d.dist.Bins[:0]}
-	if p.HasSum() {
-		if sum := p.Sum(); math.IsNaN(sum) || math.IsInf(sum, 0) {
-			d.unsupported++
-			return
-		}
-		number := func(f float64) series.Number {
-			if native && f == math.Trunc(f) {
-				return integer(f)
-			}
-			return series.Float(f)
-		}
-		d.dist.HasTotals = true
-		d.dist.Count, d.dist.Sum = p.Count(), number(p.Sum())
-		d.dist.HasMin, d.dist.HasMax = p.HasMin(), p.HasMax()
-		if p.HasMin() {
-			d.dist.Min = number(p.Min())
-		}
-		if p.HasMax() {
-			d.dist.Max = number(p.Max())
-		}
+	number := series.Float
+	if native {
+		number = wholeAsInteger
+	}
+	if !d.totals(p, number) {
+		return
 	}
 	if native {
 		d.nativeBins(p)
@@ -209,70 +219,182 @@ func (d *decoder) histogram(name string, p pmetric.HistogramDataPoint, native bo
 	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
 }
 
+// totaled is what both kinds of histogram points have.
+type totaled interface {
+	HasSum() bool
+	HasMin() bool
+	HasMax() bool
+	Sum() float64
+	Min() float64
+	Max() float64
+	Count() uint64
+}
+
+// totals begins d.dist with the exact totals of p. It reports false when the sum is not finite; such a point
+// is counted as unsupported.
+func (d *decoder) totals(p totaled, number func(float64) series.Number) bool {
+	d.dist = series.Distribution{Bins: d.dist.Bins[:0]}
+	if !p.HasSum() {
+		return true
+	}
+	if !finite(p.Sum()) {
+		d.unsupported++
+		return false
+	}
+	d.dist.HasTotals = true
+	d.dist.Count, d.dist.Sum = p.Count(), number(p.Sum())
+	if d.dist.HasMin = p.HasMin() && finite(p.Min()); d.dist.HasMin {
+		d.dist.Min = number(p.Min())
+	}
+	if d.dist.HasMax = p.HasMax() && finite(p.Max()); d.dist.HasMax {
+		d.dist.Max = number(p.Max())
+	}
+	return true
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// exponential turns the buckets of an exponential histogram into bins with their upper bounds: bucket i of
+// scale s ends at 2^((i+1)/2^s), and below zero it is mirrored.
+func (d *decoder) exponential(name string, p pmetric.ExponentialHistogramDataPoint) {
+	d.seen(p.StartTimestamp(), p.Timestamp())
+	if p.Flags().NoRecordedValue() || !d.totals(p, series.Float) {
+		return
+	}
+	edge := func(index int) float64 {
+		return min(math.Exp2(math.Ldexp(float64(index), -int(p.Scale()))), math.MaxFloat64)
+	}
+	bin := func(bound float64, n uint64) {
+		if n > 0 {
+			d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Float(bound), Count: n})
+		}
+	}
+	below, above := p.Negative(), p.Positive()
+	for i := below.BucketCounts().Len() - 1; i >= 0; i-- {
+		bin(-edge(int(below.Offset())+i), below.BucketCounts().At(i))
+	}
+	bin(p.ZeroThreshold(), p.ZeroCount())
+	for i, n := range above.BucketCounts().All() {
+		bin(edge(int(above.Offset())+i+1), n)
+	}
+	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
+}
+
 func (d *decoder) nativeBins(p pmetric.HistogramDataPoint) {
+	bounds := p.ExplicitBounds()
 	for i, n := range p.BucketCounts().All() {
 		switch {
-		case n == 0 || i > p.ExplicitBounds().Len():
+		case n == 0 || i > bounds.Len():
 		case i == 0:
 			d.dist.Bins = append(d.dist.Bins, series.Bin{Count: n})
 		default:
-			lower := lowerAbove(p.ExplicitBounds().At(i - 1))
-			d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Uint(lower), Count: n})
+			d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Uint(lowerAbove(bounds.At(i - 1))), Count: n})
 		}
+	}
+	if len(d.dist.Bins) == 0 && bounds.Len() > 0 {
+		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Uint(lowerAbove(bounds.At(0)))})
 	}
 }
 
-// boundedBins takes upper bounds as bin values; what lies above the last finite bound counts there.
+// boundedBins takes upper bounds as bin values; what lies above the last finite bound counts there. Empty
+// buckets are left out, except that a histogram with bounds has one bin at least.
 func (d *decoder) boundedBins(p pmetric.HistogramDataPoint) {
 	bounds := p.ExplicitBounds()
-	if bounds.Len() == 0 {
+	usable := 0
+	for usable < bounds.Len() && finite(bounds.At(usable)) {
+		usable++
+	}
+	if usable == 0 {
 		return
 	}
 	for i, n := range p.BucketCounts().All() {
 		if n == 0 {
 			continue
 		}
-		bound := bounds.At(min(i, bounds.Len()-1))
+		bound := bounds.At(min(i, usable-1))
 		if last := len(d.dist.Bins) - 1; last >= 0 && d.dist.Bins[last].Value.Float64() == bound {
 			d.dist.Bins[last].Count += n
 			continue
 		}
 		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Float(bound), Count: n})
 	}
+	if len(d.dist.Bins) == 0 {
+		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Float(bounds.At(0))})
+	}
 }
 
-// profile gathers the frames of each tag set of a profile's points.
+// profile hands out the frames of each tag set of a profile's points. Points of one tag set usually stand
+// together; where they do not, they are gathered.
 func (d *decoder) profile(m pmetric.Metric, samples pmetric.NumberDataPointSlice) {
 	points := m.Sum().DataPoints()
-	var rest map[string]int64 // recordings by tags and frame, made when points do not line up
+	recordings := recordings{samples: samples}
+	type gathered struct {
+		first  pmetric.NumberDataPoint
+		frames []series.Frame
+	}
+	var groups []gathered     // in the order of their first points, when there is more than one run
+	var byTags map[string]int // their tags without the frame → index in groups
 	for from := 0; from < points.Len(); {
+		first := points.At(from)
 		d.frames = d.frames[:0]
-		group := points.At(from)
 		to := from
-		for ; to < points.Len() && (to == from || sameTags(group.Attributes(), points.At(to).Attributes())); to++ {
+		for ; to < points.Len() && (to == from || sameTags(first.Attributes(), points.At(to).Attributes())); to++ {
 			p := points.At(to)
 			d.seen(p.StartTimestamp(), p.Timestamp())
-			frame, ok := p.Attributes().Get(FrameKey)
-			if !ok || p.Flags().NoRecordedValue() {
-				continue
+			if frame, ok := p.Attributes().Get(FrameKey); ok && !p.Flags().NoRecordedValue() {
+				d.frames = append(d.frames, series.Frame{
+					Name:    frame.AsString(),
+					Value:   uint64(max(intOf(p), 0)),
+					Samples: recordings.of(to, p.Attributes()),
+				})
 			}
-			f := series.Frame{Name: frame.AsString(), Value: uint64(max(intOf(p), 0))}
-			if to < samples.Len() && attributesEqual(samples.At(to).Attributes(), p.Attributes()) {
-				f.Samples = uint64(max(intOf(samples.At(to)), 0))
-			} else {
-				if rest == nil {
-					rest = make(map[string]int64, samples.Len())
-					for _, s := range samples.All() {
-						rest[attributesKey(s.Attributes())] = intOf(s)
-					}
-				}
-				f.Samples = uint64(max(rest[attributesKey(p.Attributes())], 0))
-			}
-			d.frames = append(d.frames, f)
 		}
-		d.sink.Profile(m.Name(), d.profileTags(group.Attributes()), d.frames, int64(group.StartTimestamp()), int64(group.Timestamp()))
+		if from == 0 && to == points.Len() {
+			d.emitProfile(m.Name(), first, d.frames)
+			return
+		}
+		if byTags == nil {
+			byTags = make(map[string]int)
+		}
+		key := attributesKey(first.Attributes(), FrameKey)
+		at, ok := byTags[key]
+		if !ok {
+			at = len(groups)
+			byTags[key] = at
+			groups = append(groups, gathered{first: first})
+		}
+		groups[at].frames = append(groups[at].frames, d.frames...)
 		from = to
 	}
+	for _, g := range groups {
+		d.emitProfile(m.Name(), g.first, g.frames)
+	}
+}
+
+func (d *decoder) emitProfile(name string, p pmetric.NumberDataPoint, frames []series.Frame) {
+	// The frame is no tag of the series.
+	tags := slices.DeleteFunc(d.pointTags(p.Attributes()), func(t series.Tag) bool { return t.Key == FrameKey })
+	d.sink.Profile(name, tags, frames, int64(p.StartTimestamp()), int64(p.Timestamp()))
+}
+
+// recordings finds the number of recordings beside a profile's point.
+type recordings struct {
+	samples pmetric.NumberDataPointSlice
+	byKey   map[string]int64 // by tags and frame, made when the points do not line up
+}
+
+// of returns the recordings for the attributes of the profile's point at index i.
+func (r *recordings) of(i int, attrs pcommon.Map) uint64 {
+	if r.byKey == nil && i < r.samples.Len() && attributesEqual(r.samples.At(i).Attributes(), attrs) {
+		return uint64(max(intOf(r.samples.At(i)), 0))
+	}
+	if r.byKey == nil {
+		r.byKey = make(map[string]int64, r.samples.Len())
+		for _, s := range r.samples.All() {
+			r.byKey[attributesKey(s.Attributes(), "")] = intOf(s)
+		}
+	}
+	return uint64(max(r.byKey[attributesKey(attrs, "")], 0))
 }
 
 func intOf(p pmetric.NumberDataPoint) int64 {
@@ -282,22 +404,17 @@ func intOf(p pmetric.NumberDataPoint) int64 {
 	return p.IntValue()
 }
 
-// sameTags compares two points' attributes without the frame, in order: points of one profile are written with
-// equal lists, and a list in another order merely starts another group.
+// sameTags compares two points' attributes without the frame.
 func sameTags(a, b pcommon.Map) bool {
 	if a.Len() != b.Len() {
 		return false
 	}
-	if a.Len() == 1 {
-		_, oka := a.Get(FrameKey)
-		_, okb := b.Get(FrameKey)
-		return oka && okb
+	if _, ok := b.Get(FrameKey); !ok {
+		return a.Equal(b)
 	}
 	for key, v := range a.All() {
-		if key == FrameKey {
-			continue
-		}
-		if w, ok := b.Get(key); !ok || !v.Equal(w) {
+		w, ok := b.Get(key)
+		if !ok || key != FrameKey && !v.Equal(w) {
 			return false
 		}
 	}
@@ -313,19 +430,19 @@ func attributesEqual(a, b pcommon.Map) bool {
 	return a.Equal(b)
 }
 
-// attributesKey is an unambiguous text of a point's attributes, whatever their order.
-func attributesKey(attrs pcommon.Map) string {
+// attributesKey is an unambiguous text of a point's attributes except one, whatever their order.
+func attributesKey(attrs pcommon.Map, except string) string {
 	tags := make([]series.Tag, 0, attrs.Len())
 	for key, v := range attrs.All() {
-		tags = append(tags, series.Tag{Key: key, Value: v.AsString()})
+		if key != except || except == "" {
+			tags = append(tags, series.Tag{Key: key, Value: v.AsString()})
+		}
 	}
-	slices.SortFunc(tags, func(a, b series.Tag) int { return series.CompareTags([]series.Tag{a}, []series.Tag{b}) })
+	slices.SortFunc(tags, func(a, b series.Tag) int { return cmp.Compare(a.Key, b.Key) })
 	var key []byte
 	for _, t := range tags {
-		key = append(key, t.Key...)
-		key = append(key, 0)
-		key = append(key, t.Value...)
-		key = append(key, 0)
+		key = strconv.AppendQuote(key, t.Key)
+		key = strconv.AppendQuote(key, t.Value)
 	}
 	return string(key)
 }
@@ -338,12 +455,6 @@ func (d *decoder) pointTags(attrs pcommon.Map) []series.Tag {
 	return d.tags
 }
 
-// profileTags is pointTags without the frame, which is no tag of a profile.
-func (d *decoder) profileTags(attrs pcommon.Map) []series.Tag {
-	tags := d.pointTags(attrs)
-	return slices.DeleteFunc(tags, func(t series.Tag) bool { return t.Key == FrameKey })
-}
-
 // seen widens the time the current Resource's entities are known to exist.
 func (d *decoder) seen(start, ts pcommon.Timestamp) {
 	if s := int64(start); s != 0 && (d.first == 0 || s < d.first) {
@@ -354,10 +465,14 @@ func (d *decoder) seen(start, ts pcommon.Timestamp) {
 	}
 }
 
-// integer turns a whole float back into the integer it was.
-func integer(f float64) series.Number {
-	if f < 0 {
-		return series.Int(series.Float(f).Int64())
+// wholeAsInteger turns a whole float back into the integer it was.
+func wholeAsInteger(f float64) series.Number {
+	switch n := series.Float(f); {
+	case f != math.Trunc(f):
+		return n
+	case f < 0:
+		return series.Int(n.Int64())
+	default:
+		return series.Uint(n.Uint64())
 	}
-	return series.Uint(series.Float(f).Uint64())
 }

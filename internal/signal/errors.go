@@ -1,10 +1,12 @@
 package signal
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 )
 
 // Value is a tag value of an error: a string, or an integer.
@@ -51,26 +53,40 @@ func AppendError(records plog.LogRecordSlice, e ErrorEntry) {
 	}
 }
 
-// DecodeErrors hands every log record of ld to sink. Resource attributes become tags that the record's own win
-// over. A level outside the five known words is taken from the severity number.
-func DecodeErrors(ld plog.Logs, sink func(ErrorEntry)) {
+// DecodeErrors hands every log record of ld to sink and returns how many it left out, having neither a message
+// nor a stack trace. Resource attributes become tags that the record's own win over, except those that merely
+// describe an entity. A level outside the five known words is taken from the severity number.
+func DecodeErrors(ld plog.Logs, sink func(ErrorEntry)) (empty int) {
 	for _, rl := range ld.ResourceLogs().All() {
+		var common []ErrorTag
+		described := descriptiveKeys(rl.Resource())
+		for key, v := range rl.Resource().Attributes().All() {
+			if key != RootPIDKey && !slices.Contains(described, key) {
+				common = append(common, ErrorTag{Key: key, Value: tagValue(v)})
+			}
+		}
 		for _, sl := range rl.ScopeLogs().All() {
 			for _, r := range sl.LogRecords().All() {
-				sink(decodeError(rl.Resource().Attributes(), r))
+				_, hasTrace := r.Attributes().Get(StackTraceKey)
+				if r.Body().Type() == pcommon.ValueTypeEmpty && !hasTrace {
+					empty++
+					continue
+				}
+				sink(decodeError(common, r))
 			}
 		}
 	}
+	return empty
 }
 
-func decodeError(resource pcommon.Map, r plog.LogRecord) ErrorEntry {
+func decodeError(common []ErrorTag, r plog.LogRecord) ErrorEntry {
 	e := ErrorEntry{Level: levelOf(r), Message: r.Body().AsString(), Time: int64(r.Timestamp())}
 	if e.Time == 0 {
 		e.Time = int64(r.ObservedTimestamp())
 	}
-	for key, v := range resource.All() {
-		if _, own := r.Attributes().Get(key); !own && key != RootPIDKey {
-			e.Tags = append(e.Tags, ErrorTag{Key: key, Value: tagValue(v)})
+	for _, t := range common {
+		if _, own := r.Attributes().Get(t.Key); !own {
+			e.Tags = append(e.Tags, t)
 		}
 	}
 	for key, v := range r.Attributes().All() {
@@ -81,6 +97,15 @@ func decodeError(resource pcommon.Map, r plog.LogRecord) ErrorEntry {
 		e.Tags = append(e.Tags, ErrorTag{Key: key, Value: tagValue(v)})
 	}
 	return e
+}
+
+// descriptiveKeys are the attributes that describe an entity of the Resource and are no tags.
+func descriptiveKeys(res pcommon.Resource) []string {
+	var keys []string
+	for _, ref := range entity.ResourceEntityRefs(res).All() {
+		keys = append(keys, ref.DescriptionKeys().AsRaw()...)
+	}
+	return keys
 }
 
 func tagValue(v pcommon.Value) Value {

@@ -31,6 +31,14 @@ type ErrorTag struct {
 	IsInt bool
 }
 
+// String returns the value as text.
+func (t ErrorTag) String() string {
+	if t.IsInt {
+		return strconv.FormatInt(t.Int, 10)
+	}
+	return t.Text
+}
+
 // Error is one entry of the document's "errors".
 type Error struct {
 	// Level is debug, info, warning, error or critical, in any case; another word ranks as info.
@@ -73,7 +81,7 @@ func (r *Errors) Add(e Error) {
 		return
 	}
 	e.Message = CutMessage(e.Message)
-	e.Exception = cutMiddle(e.Exception, MaxException)
+	e.Exception = CutException(e.Exception)
 	if len(e.Tags) > maxErrorTags {
 		e.Tags = e.Tags[:maxErrorTags]
 	}
@@ -106,15 +114,16 @@ func CutMessage(s string) string {
 	return series.Truncate(s, MaxMessage-3) + "..."
 }
 
-// cutMiddle cuts s to limit characters and keeps its head and, since the cause stands last, its tail.
-func cutMiddle(s string, limit int) string {
-	if len(series.Truncate(s, limit)) == len(s) {
+// CutException cuts a stack trace to MaxException characters and keeps its head and, since the cause often
+// stands last, its tail.
+func CutException(s string) string {
+	if len(series.Truncate(s, MaxException)) == len(s) {
 		return s
 	}
 	const mark = "\n...\n"
 	chars := []rune(s)
-	head := (limit - len(mark)) / 2
-	tail := limit - len(mark) - head
+	head := (MaxException - len(mark)) / 2
+	tail := MaxException - len(mark) - head
 	return string(chars[:head]) + mark + string(chars[len(chars)-tail:])
 }
 
