@@ -232,7 +232,7 @@ func parseUint(data []byte) (uint64, bool) {
 // parsePID parses the name of a directory of /proc.
 func parsePID(name []byte) (int, bool) {
 	v, ok := parseUint(name)
-	if !ok || v == 0 || v > math.MaxInt32 {
+	if !ok || v == 0 || v > math.MaxInt32 || name[0] == '0' {
 		return 0, false
 	}
 	return int(v), true
