@@ -63,11 +63,9 @@ func (b *Batch) number(typ series.Type, name string, tags []series.Tag, value se
 	if e == nil {
 		return
 	}
-	if e.Number != value {
-		e.Number = value
-		e.stale = true
-	}
-	b.wrote(e, start, ts)
+	changed := e.Number != value
+	e.Number = value
+	b.wrote(e, changed, start, ts)
 }
 
 // Histogram sets a histogram with bins, exact totals, or both.
@@ -89,8 +87,7 @@ func (b *Batch) Histogram(name string, tags []series.Tag, d *series.Distribution
 	if !d.HasTotals {
 		e.Distribution.HasMin, e.Distribution.HasMax = false, false
 	}
-	e.stale = true
-	b.wrote(e, start, ts)
+	b.wrote(e, true, start, ts)
 }
 
 func presentable(d *series.Distribution) bool {
@@ -112,11 +109,11 @@ func (b *Batch) Profile(name string, tags []series.Tag, frames []series.Frame, s
 		return
 	}
 	frames = series.LargestFrames(frames)
-	if !slices.Equal(e.Frames, frames) {
+	changed := !slices.Equal(e.Frames, frames)
+	if changed {
 		e.Frames = append(e.Frames[:0], frames...)
-		e.stale = true
 	}
-	b.wrote(e, start, ts)
+	b.wrote(e, changed, start, ts)
 }
 
 // series finds or makes a series; nil when it is new and the Store is full.
@@ -138,6 +135,7 @@ func (b *Batch) series(typ series.Type, name string, tags []series.Tag) *entry {
 	t.byKey[e.key] = e
 	at, _ := slices.BinarySearchFunc(t.ordered, e, compareEntries)
 	t.ordered = slices.Insert(t.ordered, at, e)
+	b.changed = true
 	return e
 }
 
@@ -154,13 +152,13 @@ func compareEntries(a, b *entry) int {
 }
 
 // wrote ends a set: the times, and now and then the removal of what has expired.
-func (b *Batch) wrote(e *entry, start, ts int64) {
-	if e.Time != ts {
+func (b *Batch) wrote(e *entry, changed bool, start, ts int64) {
+	if changed || e.Time != ts {
 		e.Time = ts
 		e.stale = true
+		b.changed = true
 	}
 	e.Start, e.arrival = start, b.now
-	b.changed = b.changed || e.stale
 	if t := &b.store.metrics; t.lastCleanup == 0 || b.now-t.lastCleanup >= int64(cleanupInterval) {
 		t.lastCleanup = b.now
 		t.removeExpired(b.now)
