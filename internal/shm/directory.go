@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,8 +21,8 @@ const MaxFiles = 64
 // DefaultMaxFileSize is the size in bytes above which a file is skipped.
 const DefaultMaxFileSize = 16 << 20
 
-// settled is the age from which an unchanged modification time proves unchanged content: the kernel's clock for
-// file times moves in steps of up to 10 ms.
+// settled is the age from which unchanged times of a file prove unchanged content: the kernel's clock for them moves
+// in steps of up to 10 ms.
 const settled = 50 * time.Millisecond
 
 // Selection says which files of a directory are read.
@@ -57,10 +58,9 @@ type File struct {
 	// Path is the file's path.
 	Path string
 
-	current  stamp // the version last seen
-	pending  stamp // what Accept makes accepted: current, unless that cannot prove that nothing changes
-	accepted stamp // the version not to be read again
-	skipped  stamp // the version last reported as skipped
+	current  version // last seen
+	accepted version // not to be read again
+	skipped  stamp   // last reported as skipped
 	history  History
 	log      logFilter
 }
@@ -72,14 +72,24 @@ func (f *File) Log(doc *Document) []LogEntry { return f.log.unseen(doc) }
 // AcceptLog says that what Log returned is in good hands and need not be returned again.
 func (f *File) AcceptLog() { f.log.accept() }
 
-// Accept says that the document just read is in good hands: the file is not read again until it changes.
-func (f *File) Accept() { f.accepted = f.pending }
+// Accept says that the document just read is in good hands: it is not read again until the file changes.
+func (f *File) Accept() { f.accepted = f.current }
 
-// stamp identifies one version of a file's content; times are epoch nanoseconds.
+// version is one version of a file's content.
+type version struct {
+	stamp
+	// settled says that no other content will have this stamp; until then sum, a hash of the content, decides.
+	settled bool
+	sum     uint64
+}
+
+// stamp is what the file system tells of a version; times are epoch nanoseconds.
 type stamp struct {
 	dev, ino           uint64
 	size, mtime, ctime int64
 }
+
+var sumSeed = maphash.MakeSeed()
 
 // Trust says what a directory's content must be like to be taken as that of its process.
 type Trust struct {
@@ -165,8 +175,8 @@ func (r *Reader) read(ctx context.Context, d *Directory, sel Selection, trust Tr
 			if err.Cause != CauseRead { // that may pass
 				f.Accept()
 			}
-			if f.skipped != f.current {
-				f.skipped = f.current
+			if f.skipped != f.current.stamp {
+				f.skipped = f.current.stamp
 				r.Skipped(f.Path, err)
 			}
 		case doc != nil:
@@ -221,8 +231,8 @@ func (r *Reader) readFile(dir int, name string, f *File, trust Trust) (*Document
 	if err != nil {
 		return nil, &FileError{CauseRead, err.Error()}
 	}
-	f.stamp(&st)
-	if f.current == f.accepted {
+	f.see(&st)
+	if f.accepted.settled && f.current.stamp == f.accepted.stamp {
 		return nil, nil
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -239,7 +249,7 @@ func (r *Reader) readFile(dir int, name string, f *File, trust Trust) (*Document
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &FileError{CauseRead, err.Error()}
 	}
-	f.stamp(&st)
+	f.see(&st)
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, &FileError{CauseFileType, ""}
@@ -249,6 +259,13 @@ func (r *Reader) readFile(dir int, name string, f *File, trust Trust) (*Document
 	data, problem := r.content(fd, st.Size)
 	if problem != nil {
 		return nil, problem
+	}
+	if again := f.current.stamp == f.accepted.stamp; again || !f.current.settled {
+		f.current.sum = maphash.Bytes(sumSeed, data)
+		if again && f.current.sum == f.accepted.sum {
+			f.Accept()
+			return nil, nil
+		}
 	}
 	doc, err := r.parser.Parse(data, &f.history)
 	if cap(r.buf) > keptBuffer {
@@ -263,13 +280,11 @@ func (r *Reader) readFile(dir int, name string, f *File, trust Trust) (*Document
 	return doc, nil
 }
 
-// stamp notes the version of the file that is about to be read.
-func (f *File) stamp(st *unix.Stat_t) {
-	f.current = stamp{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano()}
-	f.pending = f.current
-	if age := time.Since(time.Unix(0, max(f.current.mtime, f.current.ctime))); age >= 0 && age < settled {
-		f.pending = stamp{} // a later write may look the same
-	}
+// see notes the version of the file that is about to be read.
+func (f *File) see(st *unix.Stat_t) {
+	f.current = version{stamp: stamp{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano()}}
+	age := time.Since(time.Unix(0, max(f.current.mtime, f.current.ctime)))
+	f.current.settled = age < 0 || age >= settled
 }
 
 // keptBuffer is the largest read buffer that is kept for the next file.
