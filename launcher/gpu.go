@@ -1,0 +1,334 @@
+package launcher
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// gpuEnvironment adds to an environment what makes the GPU runtimes load the profiler's libraries.
+type gpuEnvironment struct {
+	// libraries is the directory of the profiler's libraries.
+	libraries string
+	// root is put before all system paths: empty outside tests.
+	root    string
+	environ *environment
+	program program
+	options options
+	msg     messages
+}
+
+const (
+	probeLibrary = "libgraphsignal_probe.so"
+	cuptiLibrary = "libgraphsignal_cupti.so"
+	rocmLibrary  = "libgraphsignal_rocm.so"
+)
+
+// apply sets the variables. Whatever is missing, the workload starts.
+func (g *gpuEnvironment) apply() {
+	if g.options.cudaGraphTrace != "" {
+		g.environ.set("GRAPHSIGNAL_CUDA_GRAPH_TRACE", g.options.cudaGraphTrace)
+	}
+	if g.options.rocmKernelTrace != "" {
+		g.environ.set("GRAPHSIGNAL_ROCM_KERNEL_TRACE", g.options.rocmKernelTrace)
+	}
+	if library := filepath.Join(g.libraries, probeLibrary); isFile(library) {
+		if _, set := g.environ.get("GRAPHSIGNAL_PROBE_LIB"); !set {
+			g.environ.set("GRAPHSIGNAL_PROBE_LIB", library)
+		}
+	}
+	g.cuda()
+	g.rocm()
+}
+
+// cuda names our library to the CUDA driver, last, and tells it where a CUPTI was found.
+func (g *gpuEnvironment) cuda() {
+	if !g.hasNvidiaDriver() && !g.hasToolkit() {
+		g.msg.debug("no CUDA found")
+		return
+	}
+	if preset, _ := g.environ.get("CUDA_INJECTION64_PATH"); preset != "" {
+		g.msg.debug("CUDA_INJECTION64_PATH is set already: %s", preset)
+		return
+	}
+	library := filepath.Join(g.libraries, cuptiLibrary)
+	if !isFile(library) {
+		g.msg.debug("no CUDA profiling: %s is not there", library)
+		return
+	}
+	candidates := g.cuptiCandidates()
+	if len(candidates) > 0 {
+		if preset, _ := g.environ.get("GRAPHSIGNAL_CUPTI_PATH"); preset != "" {
+			candidates = append(filepath.SplitList(preset), candidates...)
+		}
+		g.environ.set("GRAPHSIGNAL_CUPTI_PATH", strings.Join(candidates, ":"))
+	}
+	g.environ.set("CUDA_INJECTION64_PATH", library)
+	g.msg.debug("CUDA profiling on, CUPTI candidates %v", candidates)
+}
+
+// hasNvidiaDriver looks for the devices of the desktop and server driver, of WSL and of Jetson.
+func (g *gpuEnvironment) hasNvidiaDriver() bool {
+	return slices.ContainsFunc([]string{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"},
+		func(path string) bool { return exists(g.root + path) })
+}
+
+// hasToolkit looks for what CUDA's own images and installers leave, where the driver is not (yet) to be seen.
+func (g *gpuEnvironment) hasToolkit() bool {
+	for _, name := range []string{"CUDA_VERSION", "CUDA_TOOLKIT_VERSION", "CUDA_HOME", "CUDA_PATH"} {
+		if value, _ := g.environ.get(name); value != "" {
+			return true
+		}
+	}
+	return exists(g.root+"/usr/local/cuda") || len(glob(g.root+"/usr/local/cuda-[0-9]*")) > 0
+}
+
+// cuptiCandidates lists the CUPTI libraries to try, best first: those of the workload's Python, of the CUDA toolkits
+// and of the directories of the dynamic loader. The library picks by the driver's version.
+func (g *gpuEnvironment) cuptiCandidates() []string {
+	var directories []string
+	for _, packages := range g.sitePackages() {
+		// CUDA 13 wheels share one directory, those before have one per package.
+		directories = append(directories, glob(packages+"/nvidia/cu[0-9]*/lib")...)
+		directories = append(directories, packages+"/nvidia/cuda_cupti/lib")
+	}
+	for _, home := range g.cudaHomes() {
+		directories = append(directories, home+"/extras/CUPTI/lib64", home+"/extras/CUPTI/lib", home+"/lib64",
+			home+"/targets/"+cudaTarget()+"/lib")
+	}
+	if path, _ := g.environ.get("LD_LIBRARY_PATH"); path != "" {
+		for _, directory := range filepath.SplitList(path) {
+			if filepath.IsAbs(directory) {
+				directories = append(directories, directory)
+			}
+		}
+	}
+	directories = append(directories, g.root+"/usr/lib/"+multiarch(), g.root+"/usr/lib64", g.root+"/usr/local/lib")
+
+	var found []string
+	seen := make(map[string]bool)
+	for _, directory := range directories {
+		if seen[directory] || strings.Contains(directory, ":") {
+			continue
+		}
+		seen[directory] = true
+		for _, file := range cuptiIn(directory) {
+			if real, err := filepath.EvalSymlinks(file); err == nil && !seen[real] {
+				seen[real] = true
+				found = append(found, file)
+			}
+		}
+	}
+	return found
+}
+
+// cuptiIn lists the CUPTI of a directory by the names that the loader knows them by, newest first.
+func cuptiIn(directory string) []string {
+	if !exists(directory) {
+		return nil
+	}
+	var files []string
+	for _, version := range []string{"13", "12", "11.8", "11.7", "11.6", "11.5", "11.4"} {
+		if file := directory + "/libcupti.so." + version; isFile(file) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// cudaHomes lists the CUDA toolkits: the one that is asked for, else the default and all versions beside it.
+func (g *gpuEnvironment) cudaHomes() []string {
+	for _, name := range []string{"CUDA_HOME", "CUDA_PATH"} {
+		if home, _ := g.environ.get(name); home != "" {
+			return []string{home}
+		}
+	}
+	versions := glob(g.root + "/usr/local/cuda-[0-9]*")
+	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
+	return append([]string{g.root + "/usr/local/cuda"}, versions...)
+}
+
+// sitePackages lists where the workload's Python, if it is one, has its packages.
+func (g *gpuEnvironment) sitePackages() []string {
+	var prefixes []string
+	add := func(interpreter string) {
+		if interpreter != "" && filepath.IsAbs(interpreter) {
+			prefixes = append(prefixes, filepath.Dir(filepath.Dir(interpreter)))
+			// A virtual environment may see the packages of the interpreter it was made from.
+			if real, err := filepath.EvalSymlinks(interpreter); err == nil {
+				prefixes = append(prefixes, filepath.Dir(filepath.Dir(real)))
+			}
+		}
+	}
+	path, _ := g.environ.get("PATH")
+	absolute, err := filepath.Abs(g.program.path)
+	if err == nil {
+		add(absolute)
+		add(interpreterOf(absolute))
+	}
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if prefix, _ := g.environ.get(name); prefix != "" {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	for _, name := range []string{"python3", "python"} {
+		if interpreter, err := lookup(name, path); err == nil {
+			add(interpreter)
+		}
+	}
+	if home, _ := g.environ.get("HOME"); home != "" {
+		prefixes = append(prefixes, home+"/.local")
+	}
+	var packages []string
+	seen := make(map[string]bool)
+	for _, prefix := range prefixes {
+		if seen[prefix] {
+			continue
+		}
+		seen[prefix] = true
+		for _, pattern := range []string{"/lib/python3*/site-packages", "/lib64/python3*/site-packages", "/lib/python3*/dist-packages"} {
+			packages = append(packages, glob(prefix+pattern)...)
+		}
+	}
+	return packages
+}
+
+// interpreterOf returns the absolute interpreter that a script's first line names, or nothing.
+func interpreterOf(file string) string {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() //nolint:errcheck // only read
+	line, err := bufio.NewReader(io.LimitReader(f, 512)).ReadBytes('\n')
+	if err != nil && len(line) == 0 {
+		return ""
+	}
+	rest, ok := bytes.CutPrefix(line, []byte("#!"))
+	if !ok {
+		return ""
+	}
+	fields := strings.Fields(string(rest))
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
+}
+
+// rocm puts our library among the tools of rocprofiler-sdk.
+func (g *gpuEnvironment) rocm() {
+	if runtime.GOARCH != "amd64" {
+		return
+	}
+	homes := g.rocmHomes()
+	if len(homes) == 0 {
+		g.msg.debug("no ROCm found")
+		return
+	}
+	library := filepath.Join(g.libraries, rocmLibrary)
+	if !isFile(library) {
+		g.msg.debug("no ROCm profiling: %s is not there", library)
+		return
+	}
+	if !g.hasRocprofiler(homes) {
+		if exists(g.root + "/dev/kfd") {
+			g.msg.warn("no ROCm profiling: rocprofiler-sdk is not installed below %s", strings.Join(homes, ", "))
+		}
+		return
+	}
+	preset, _ := g.environ.get("ROCP_TOOL_LIBRARIES")
+	tools := slices.DeleteFunc(filepath.SplitList(preset), func(tool string) bool { return tool == "" })
+	if !slices.Contains(tools, library) {
+		g.environ.set("ROCP_TOOL_LIBRARIES", strings.Join(append([]string{library}, tools...), ":"))
+	}
+	g.msg.debug("ROCm profiling on")
+}
+
+// rocmHomes lists the ROCm installations: those that are asked for, the default, and all versions beside it.
+func (g *gpuEnvironment) rocmHomes() []string {
+	var homes []string
+	add := func(home string) {
+		if home != "" && !slices.Contains(homes, home) && exists(home) {
+			homes = append(homes, home)
+		}
+	}
+	for _, name := range []string{"ROCM_PATH", "ROCM_HOME"} {
+		home, _ := g.environ.get(name)
+		add(home)
+	}
+	add(g.root + "/opt/rocm")
+	versions := glob(g.root + "/opt/rocm-[0-9]*")
+	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
+	for _, home := range versions {
+		add(home)
+	}
+	return homes
+}
+
+func (g *gpuEnvironment) hasRocprofiler(homes []string) bool {
+	var directories []string
+	for _, home := range homes {
+		directories = append(directories, home+"/lib", home+"/lib64")
+	}
+	if path, _ := g.environ.get("LD_LIBRARY_PATH"); path != "" {
+		directories = append(directories, filepath.SplitList(path)...)
+	}
+	directories = append(directories, g.root+"/usr/lib/"+multiarch(), g.root+"/usr/lib64", g.root+"/usr/local/lib")
+	return slices.ContainsFunc(directories, func(directory string) bool {
+		return len(glob(directory+"/librocprofiler-sdk.so*")) > 0
+	})
+}
+
+// multiarch is Debian's name of the architecture's library directory.
+func multiarch() string {
+	if runtime.GOARCH == "arm64" {
+		return "aarch64-linux-gnu"
+	}
+	return "x86_64-linux-gnu"
+}
+
+// cudaTarget is the toolkit's name of the architecture.
+func cudaTarget() string {
+	if runtime.GOARCH == "arm64" {
+		return "sbsa-linux"
+	}
+	return "x86_64-linux"
+}
+
+// compareVersions orders paths that end in -MAJOR.MINOR...
+func compareVersions(a, b string) int {
+	numbers := func(path string) (out []int) {
+		_, version, _ := strings.Cut(filepath.Base(path), "-")
+		for _, part := range strings.Split(version, ".") {
+			n, _ := strconv.Atoi(part)
+			out = append(out, n)
+		}
+		return out
+	}
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+// glob is filepath.Glob for patterns of ours; what cannot be read matches nothing.
+func glob(pattern string) []string {
+	matches, _ := filepath.Glob(pattern)
+	return matches
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

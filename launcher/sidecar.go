@@ -1,0 +1,253 @@
+package launcher
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	collectorName = "graphsignal-collector"
+	// Descriptors in the sidecar.
+	sidecarConfigFD  = 3
+	sidecarControlFD = 4
+	// sidecarBadness makes the kernel's out-of-memory killer prefer the sidecar to the workload.
+	sidecarBadness = 500
+	// maxControlLine bounds a line on the control channel.
+	maxControlLine = 4096
+)
+
+// controlLine is what the sidecar sends on its control channel; ended says that it will send no more.
+type controlLine struct {
+	from  *sidecarProcess
+	text  string
+	ended bool
+}
+
+// sidecarProcess is one life of the sidecar.
+type sidecarProcess struct {
+	pid     int
+	control *os.File
+	// withUser says that it was given the user's configuration.
+	withUser bool
+	ready    bool
+}
+
+// sidecar is the Collector beside the workload: it is started after the workload, once more after a crash, and told
+// to drain at the end.
+type sidecar struct {
+	msg    messages
+	reap   *reaper
+	binary string
+	config []byte
+	// userConfigs are the files to merge into the configuration.
+	userConfigs []string
+	environ     []string
+	lines       chan controlLine
+
+	now       *sidecarProcess
+	restarted bool
+	ending    bool
+	warned    map[string]bool
+}
+
+// findCollector looks for the Collector beside our own executable, then on PATH.
+func findCollector(self, path string) (string, error) {
+	if self != "" {
+		if beside := filepath.Join(filepath.Dir(self), collectorName); executable(beside) == nil {
+			return beside, nil
+		}
+	}
+	file, err := lookup(collectorName, path)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside graphsignal-run nor on PATH", collectorName)
+	}
+	return file, nil
+}
+
+// sidecarEnvironment is the launcher's own without what is meant for the workload, and with limits.
+func sidecarEnvironment(environ []string) []string {
+	e := environment{entries: environ}
+	for _, name := range []string{"LD_BIND_NOW", "LD_PRELOAD", "CUDA_INJECTION64_PATH", "ROCP_TOOL_LIBRARIES", "GRAPHSIGNAL_PROBE_LIB"} {
+		e.unset(name)
+	}
+	e.set("GOMAXPROCS", "2")
+	e.set("GOMEMLIMIT", "128MiB")
+	return e.entries
+}
+
+// start starts a life of the sidecar. It must be called from the thread that started the workload.
+func (s *sidecar) start(withUser bool) error {
+	config, err := memoryFile("graphsignal-config", s.config)
+	if err != nil {
+		return err
+	}
+	defer config.Close() //nolint:errcheck // the sidecar has its own
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("control channel: %w", err)
+	}
+	ours := os.NewFile(uintptr(ends[0]), "control channel")
+	theirs := os.NewFile(uintptr(ends[1]), "control channel")
+	defer theirs.Close() //nolint:errcheck // the sidecar has its own
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		_ = ours.Close()
+		return err
+	}
+	defer null.Close() //nolint:errcheck // the sidecar has its own
+	log := null.Fd()
+	if s.msg.debugOn {
+		log = 2
+	}
+
+	args := []string{s.binary, fmt.Sprintf("--config=file:/proc/self/fd/%d", sidecarConfigFD)}
+	if withUser {
+		for _, file := range s.userConfigs {
+			args = append(args, "--config=file:"+file)
+		}
+		// Lists of the user's files add to ours, so that service::extensions keeps the workload extension.
+		args = append(args, "--feature-gates=confmap.enableMergeAppendOption")
+	}
+	s.msg.debug("sidecar: %s", strings.Join(args, " "))
+	pid, err := syscall.ForkExec(s.binary, args, &syscall.ProcAttr{
+		Env:   s.environ,
+		Files: []uintptr{null.Fd(), null.Fd(), log, config.Fd(), theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		_ = ours.Close()
+		return fmt.Errorf("%s: %w", s.binary, err)
+	}
+	s.reap.started()
+	raiseBadness(pid)
+	s.now = &sidecarProcess{pid: pid, control: ours, withUser: withUser}
+	go readControl(s.now, s.lines)
+	return nil
+}
+
+// memoryFile returns an anonymous file with the given content, at its beginning.
+func memoryFile(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	if _, err := file.Write(content); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("memfd: %w", err)
+	}
+	return file, nil
+}
+
+// raiseBadness makes a process a better victim for the out-of-memory killer, never a worse one.
+func raiseBadness(pid int) {
+	name := "/proc/" + strconv.Itoa(pid) + "/oom_score_adj"
+	now, err := os.ReadFile(name)
+	if err != nil {
+		return
+	}
+	if value, err := strconv.Atoi(strings.TrimSpace(string(now))); err == nil && value < sidecarBadness {
+		_ = os.WriteFile(name, []byte(strconv.Itoa(sidecarBadness)), 0)
+	}
+}
+
+// readControl passes on what a life of the sidecar says, until its end.
+func readControl(from *sidecarProcess, lines chan<- controlLine) {
+	in := bufio.NewReaderSize(from.control, maxControlLine)
+	for {
+		text, err := in.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			continue // no line of the protocol is that long
+		}
+		if err != nil {
+			lines <- controlLine{from: from, ended: true}
+			return
+		}
+		lines <- controlLine{from: from, text: strings.TrimSpace(string(text))}
+	}
+}
+
+// heard deals with a line on the control channel.
+func (s *sidecar) heard(line controlLine) {
+	switch {
+	case line.ended:
+	case line.text == "ready":
+		line.from.ready = true
+		s.msg.debug("sidecar is ready")
+	case strings.HasPrefix(line.text, "bind_failed "):
+		what := strings.TrimPrefix(line.text, "bind_failed ")
+		if !s.warned[what] && len(s.warned) < 16 {
+			s.warned[what] = true
+			s.msg.warn("the endpoint is not available (retrying): %s", what)
+		}
+	default:
+		s.msg.debug("sidecar: %s", line.text)
+	}
+}
+
+// childEnded deals with the end of a child that may have been the sidecar.
+func (s *sidecar) childEnded(event childEvent) {
+	life := s.now
+	if life == nil || event.pid != life.pid {
+		return
+	}
+	s.now = nil
+	_ = life.control.Close()
+	if s.ending {
+		s.msg.debug("sidecar ended: %s", statusText(event.status))
+		return
+	}
+	withUser := life.withUser
+	switch {
+	case s.restarted:
+		s.msg.warn("the profiler's sidecar ended again (%s); this run goes on without it", statusText(event.status))
+		return
+	case withUser && !life.ready:
+		withUser = false
+		s.msg.warn("the sidecar ended at its start (%s); running without GRAPHSIGNAL_COLLECTOR_CONFIG (GRAPHSIGNAL_DEBUG=1 shows why)",
+			statusText(event.status))
+	default:
+		s.msg.debug("sidecar ended: %s; starting it again", statusText(event.status))
+	}
+	s.restarted = true
+	if err := s.start(withUser); err != nil {
+		s.msg.warn("the profiler's sidecar cannot be started again: %v", err)
+	}
+}
+
+// drain tells the sidecar that the workload has ended.
+func (s *sidecar) drain() {
+	s.ending = true
+	if s.now != nil {
+		_ = s.now.control.Close()
+	}
+}
+
+// running reports whether the sidecar lives.
+func (s *sidecar) running() bool { return s.now != nil }
+
+// kill ends the sidecar at once.
+func (s *sidecar) kill() {
+	if s.now != nil {
+		_ = syscall.Kill(s.now.pid, syscall.SIGKILL)
+	}
+}
+
+// statusText describes how a child ended.
+func statusText(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return fmt.Sprintf("signal %d", status.Signal())
+	}
+	return fmt.Sprintf("exit status %d", status.ExitStatus())
+}
