@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"go.opentelemetry.io/collector/config/confighttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"golang.org/x/net/netutil"
 
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
@@ -42,6 +42,7 @@ type endpoint struct {
 	stop     context.CancelFunc
 	stopped  context.Context
 	running  sync.WaitGroup
+	open     atomic.Int64 // connections
 }
 
 func newEndpoint(cfg *confighttp.ServerConfig, settings component.TelemetrySettings, d *document) *endpoint {
@@ -64,6 +65,7 @@ func (e *endpoint) start(ctx context.Context, host component.Host) error {
 	if server.ErrorLog, err = zap.NewStdLogAt(e.settings.Logger, zapcore.DebugLevel); err != nil {
 		return err
 	}
+	server.ConnState = e.count
 	e.server = server
 	e.workload = workload.Find(host)
 	e.stopped, e.stop = context.WithCancel(context.Background())
@@ -126,12 +128,24 @@ func (e *endpoint) bound(listener net.Listener) {
 	address := listener.Addr().String()
 	e.settings.Logger.Info("Serving signals", zap.String("address", address))
 	e.running.Go(func() {
-		if err := e.server.Serve(netutil.LimitListener(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			e.settings.Logger.Error("The signals endpoint ended", zap.Error(err))
 		}
 	})
 	if e.workload != nil {
 		e.workload.EndpointBound(address)
+	}
+}
+
+// count closes connections beyond the limit as soon as they come.
+func (e *endpoint) count(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if e.open.Add(1) > maxConnections {
+			_ = conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		e.open.Add(-1)
 	}
 }
 
