@@ -80,17 +80,22 @@ func (t *tree) find(hidden func(pid int) bool) {
 	stat, err := t.reader.Stat(t.target.PID)
 	switch {
 	case err == nil:
-		t.target.StartTicks = stat.StartTicks
+		t.identify(stat)
 		t.target.Ended = stat.Ended()
-		if t.boot != 0 {
-			t.target.StartTime = procfs.StartTime(t.boot, stat.StartTicks)
-		}
 		t.describe(t.target, stat.Comm)
 	case procfs.Gone(err):
 		t.target.Ended = !hidden(t.target.PID)
 	}
 	if !t.target.Ended {
 		t.members[t.target.PID] = t.target
+	}
+}
+
+// identify takes the target's start from the table.
+func (t *tree) identify(stat procfs.Stat) {
+	t.target.StartTicks = stat.StartTicks
+	if t.boot != 0 {
+		t.target.StartTime = procfs.StartTime(t.boot, stat.StartTicks)
 	}
 }
 
@@ -101,7 +106,11 @@ func (t *tree) scan(hidden func(pid int) bool) (ended []workload.Process, err er
 	t.entries, err = t.reader.Processes(t.entries[:0])
 	clear(t.candidates)
 	for pid, m := range t.members {
-		switch stat, err := t.reader.Stat(pid); {
+		stat, err := t.reader.Stat(pid)
+		if err == nil && m == t.target && m.StartTicks == 0 {
+			t.identify(stat) // the table did not show it before
+		}
+		switch {
 		case err == nil && stat.StartTicks == m.StartTicks && !stat.Ended():
 			t.describe(m, stat.Comm)
 		case err == nil || procfs.Gone(err) && !hidden(pid):

@@ -1,6 +1,7 @@
 package workloadextension
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -168,6 +169,11 @@ func TestTreeKnowsTheTargetThatIsGone(t *testing.T) {
 	_, err := hidden.scan(all)
 	require.NoError(t, err)
 	assert.False(t, hidden.target.Ended)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100}) // now it shows
+	_, err = hidden.scan(all)
+	require.NoError(t, err)
+	assert.False(t, hidden.target.Ended)
+	assert.Equal(t, uint64(100), hidden.target.StartTicks)
 }
 
 func TestTreeSkipsStrangersThatItKnows(t *testing.T) {
@@ -184,4 +190,17 @@ func TestTreeSkipsStrangersThatItKnows(t *testing.T) {
 	table.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200})
 	living, _ := scan(t, tree)
 	assert.Equal(t, []int{50, 60}, living)
+}
+
+// BenchmarkScan follows this test in the real process table.
+func BenchmarkScan(b *testing.B) {
+	tree := newTree(procfs.NewReader(procfs.DefaultRoot), 0, workload.Process{PID: os.Getpid(), Root: os.Getpid()})
+	tree.find(shown)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tree.scan(shown); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(tree.entries)), "processes")
 }
