@@ -22,8 +22,8 @@ type Config struct {
 	MaxFileSize int64 `mapstructure:"max_file_size"`
 }
 
-// DefaultConfig reads /dev/shm once a second.
-func DefaultConfig() *Config {
+// defaultConfig reads /dev/shm once a second.
+func defaultConfig() *Config {
 	return &Config{
 		Config:      collect.DefaultConfig(),
 		SHMPath:     rundir.DefaultBase,

@@ -34,8 +34,8 @@ type Receiver struct {
 	selection shm.Selection
 	scope     string
 	logger    *zap.Logger
-	metrics   consumer.Metrics
-	logs      consumer.Logs
+	metrics   consumer.Metrics // nil without a pipeline of metrics
+	logs      consumer.Logs    // nil without a pipeline of logs
 
 	controller *collect.Controller
 	tree       workload.Reader // nil without the workload extension
@@ -51,8 +51,7 @@ type Receiver struct {
 
 var _ component.Component = (*Receiver)(nil)
 
-// New returns a Receiver of the selected files. Scope names the instrumentation scope of what it emits.
-func New(config *Config, selection shm.Selection, scope string, set component.TelemetrySettings) *Receiver {
+func newReceiver(config *Config, selection shm.Selection, scope string, set component.TelemetrySettings) *Receiver {
 	r := &Receiver{
 		config:    config,
 		selection: selection,
@@ -68,12 +67,6 @@ func New(config *Config, selection shm.Selection, scope string, set component.Te
 	r.controller = collect.New(config.Config, finalCollection, r.collect)
 	return r
 }
-
-// SendMetrics sets where metrics go, before Start.
-func (r *Receiver) SendMetrics(next consumer.Metrics) { r.metrics = next }
-
-// SendLogs sets where log records go, before Start.
-func (r *Receiver) SendLogs(next consumer.Logs) { r.logs = next }
 
 // Start begins collecting. With a workload extension the processes are those of the workload, without one those of
 // every run directory.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -48,7 +49,7 @@ type harness struct {
 
 func newHarness(t *testing.T, configure ...func(*Config)) *harness {
 	t.Helper()
-	config := DefaultConfig()
+	config := defaultConfig()
 	config.SHMPath, config.ProcFSPath = t.TempDir(), t.TempDir()
 	for _, f := range configure {
 		f(config)
@@ -58,11 +59,11 @@ func newHarness(t *testing.T, configure ...func(*Config)) *harness {
 	set := componenttest.NewNopTelemetrySettings()
 	set.Logger = zap.New(core)
 	h := &harness{
-		Receiver: New(config, shm.AllBut(), "scope", set),
+		Receiver: newReceiver(config, shm.AllBut(), "scope", set),
 		t:        t, metrics: new(consumertest.MetricsSink), logs: new(consumertest.LogsSink), log: log,
 	}
-	h.SendMetrics(h.metrics)
-	h.SendLogs(h.logs)
+	h.Receiver.metrics = h.metrics
+	h.Receiver.logs = h.logs
 	return h
 }
 
@@ -246,33 +247,33 @@ func TestPipelineThatRefuses(t *testing.T) {
 		h := newHarness(t)
 		h.now = func() time.Time { return time.Unix(1, 0) }
 		h.put(11, "a.json", document)
-		h.SendMetrics(consumertest.NewErr(errors.New("full")))
+		h.Receiver.metrics = consumertest.NewErr(errors.New("full"))
 		for range 3 {
 			h.round()
 		}
 		assert.Equal(t, []string{"The pipeline could not take metrics of shared memory, which are read again: 1"}, h.warnings())
-		h.SendMetrics(h.metrics)
+		h.Receiver.metrics = h.metrics
 		assert.Equal(t, []string{"a gauge process.pid=11: 1 @0-1000000000"}, h.round(), "the log went through already")
 
 		h.put(11, "b.json", strings.Replace(document, `"ts":3`, `"ts":4`, 1))
-		h.SendLogs(consumertest.NewErr(errors.New("full")))
+		h.Receiver.logs = consumertest.NewErr(errors.New("full"))
 		h.round()
-		h.SendLogs(h.logs)
+		h.Receiver.logs = h.logs
 		assert.Contains(t, h.round(), strings.Replace(log, "@3", "@4", 1))
 	})
 	t.Run("for good", func(t *testing.T) {
 		h := newHarness(t)
 		h.put(11, "a.json", document)
 		refusing := consumertest.NewErr(consumererror.NewPermanent(errors.New("never")))
-		h.SendMetrics(refusing)
-		h.SendLogs(refusing)
+		h.Receiver.metrics = refusing
+		h.Receiver.logs = refusing
 		h.round()
 		assert.Equal(t, []string{
 			"The pipeline refused logs of shared memory: 1",
 			"The pipeline refused metrics of shared memory: 1",
 		}, h.warnings())
-		h.SendMetrics(h.metrics)
-		h.SendLogs(h.logs)
+		h.Receiver.metrics = h.metrics
+		h.Receiver.logs = h.logs
 		assert.Empty(t, h.round())
 	})
 	t.Run("one signal only", func(t *testing.T) {
@@ -476,7 +477,7 @@ func TestShutdownDoesNotWait(t *testing.T) {
 		return ctx.Err()
 	})
 	require.NoError(t, err)
-	h.SendMetrics(hanging)
+	h.Receiver.metrics = hanging
 	h.put(11, "a.json", `{"version":1,"metrics":[{"name":"a","type":"gauge","value":1}]}`)
 	require.NoError(t, h.Start(context.Background(), componenttest.NewNopHost()))
 	<-entered
@@ -491,9 +492,9 @@ func TestConfigErrorsNameTheKey(t *testing.T) {
 		"max_file_size":       func(c *Config) { c.MaxFileSize = 0 },
 		"collection_interval": func(c *Config) { c.Interval = 0 },
 	} {
-		config := DefaultConfig()
+		config := defaultConfig()
 		require.NoError(t, config.Validate())
 		breakIt(config)
-		assert.ErrorContains(t, errors.Join(config.Validate(), config.Config.Validate()), key)
+		assert.ErrorContains(t, confmap.Validate(config), key)
 	}
 }
