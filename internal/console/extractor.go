@@ -57,11 +57,6 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 		}
 	}
 	o, opens := open(r)
-	if opens && !r.start {
-		// A marker inside a milder record behind a logging prefix of the user's own is no error.
-		_, milder := gluedRecord(content)
-		opens = !milder
-	}
 	switch {
 	case opens:
 		x.begin(now, ts, src, o, e, false)
@@ -72,18 +67,17 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 	}
 }
 
-// recognise parses a line behind its worker prefix. An error record may also stand behind a progress bar that ended
-// without a newline, with a worker prefix of its own.
+// recognise parses a line behind its worker prefix. A vLLM record is found behind other text too.
 func recognise(w worker, content string) (worker, record) {
 	r := parseRecord(content)
-	if r.start || !strings.Contains(content, "ERROR ") && !strings.Contains(content, "CRITICAL ") {
+	if r.level != levelNone {
 		return w, r
 	}
-	i, ok := gluedRecord(content)
-	if !ok {
+	r.signs = scanColons(r.text)
+	if r.start || r.signs.glued <= 0 {
 		return w, r
 	}
-	inner, content := splitWorker(content[i:])
+	inner, content := splitGlued(content, r.signs.glued)
 	if inner != (worker{}) {
 		w = inner
 	}

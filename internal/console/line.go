@@ -15,9 +15,11 @@ func cleanLine(line string) string {
 	if len(line) > maxLine {
 		line = line[:maxLine]
 	}
-	line = strings.TrimRight(line, "\r\n")
-	if i := strings.LastIndexByte(line, '\r'); i >= 0 {
-		line = line[i+1:]
+	for line != "" && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	if strings.IndexByte(line, '\r') >= 0 {
+		line = line[strings.LastIndexByte(line, '\r')+1:]
 	}
 	if strings.IndexByte(line, escape) < 0 {
 		return line

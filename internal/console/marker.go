@@ -47,7 +47,7 @@ func open(r record) (opening, bool) {
 	switch {
 	case r.level == levelError:
 		return openError(r), true
-	case r.level != levelNone || r.text == "":
+	case r.level != levelNone || isBlank(r.text):
 		return opening{}, false
 	}
 	o, ok := openUnlevelled(r)
@@ -68,7 +68,7 @@ func openError(r record) opening {
 			o.message = tracebackHeader
 		}
 	default:
-		if special, ok := openMarker(r.text); ok {
+		if special, ok := openMarker(r.text, signs{}); ok {
 			switch special.kind {
 			case kindNative, kindFault, kindRust:
 				o.kind = special.kind
@@ -76,6 +76,71 @@ func openError(r record) opening {
 		}
 	}
 	return o
+}
+
+// signs are what the colons of a text point to; each wants a closer look.
+type signs struct {
+	// errorWord: a colon behind what may be "error" or the like.
+	errorWord bool
+	// runtime: a colon before what may be the name of a GPU runtime.
+	runtime bool
+	// shell: ": line ".
+	shell bool
+	// process: "host:pid:thread ".
+	process bool
+	// glued is where a vLLM record begins, -1 if there is none.
+	glued int
+}
+
+// maxScan bounds how far into a text signs are looked for, bytes.
+const maxScan = 1024
+
+// scanColons looks at each colon of a text once, so that the many lines without signs cost little.
+func scanColons(s string) signs {
+	found := signs{glued: -1}
+	limit := min(len(s), maxScan)
+	for c := 0; c < limit; c++ {
+		i := strings.IndexByte(s[c:limit], ':')
+		if i < 0 {
+			break
+		}
+		c += i
+		if c > 0 {
+			switch s[c-1] {
+			case 'r', 'R', 'l', 'L', 'c', 'C':
+				found.errorWord = true
+			}
+		}
+		if c+2 >= limit {
+			break
+		}
+		switch next := s[c+1]; {
+		case next == ' ':
+			switch s[c+2] {
+			case 'C', 'c', 'H', 'R', 'N':
+				found.runtime = true
+			case 'l':
+				found.shell = found.shell || strings.HasPrefix(s[c+2:], "line ")
+			}
+		case isDigit(next):
+			if found.glued < 0 {
+				found.glued = vllmBefore(s, c)
+			}
+			found.process = found.process || isProcess(s[c+1:])
+		}
+	}
+	return found
+}
+
+// isProcess recognises "pid:thread ".
+func isProcess(s string) bool {
+	n := countDigits(s)
+	if n+1 >= len(s) || s[n] != ':' {
+		return false
+	}
+	m := countDigits(s[n+1:])
+	end := n + 1 + m
+	return m > 0 && end < len(s) && s[end] == ' '
 }
 
 // openUnlevelled looks for an error in text without a level: a raw line, or a record of a logger that prints none.
@@ -98,31 +163,36 @@ func openUnlevelled(r record) (opening, bool) {
 	if r.start && isEngineFailure(text) {
 		return opening{kind: kindMessage, message: text}, true
 	}
-	if isErrorLine(text) {
+	if r.signs.errorWord && isErrorLine(text) {
 		return opening{kind: kindMessage, message: text}, true
 	}
 	if isStandaloneException(text) {
 		return opening{kind: kindLine, message: text}, true
 	}
-	return openMarker(text)
+	return openMarker(text, r.signs)
 }
 
-// engineFailures are the sentences by which engines that print no level report a failure.
-var engineFailures = []string{
-	"hit an exception",
-	"Dumping requests before crash",
-	"Received sigquit from a child process",
-	"Health check failed",
-	"crashed with exit code",
-}
-
+// isEngineFailure recognises the sentences by which engines that print no level report a failure.
 func isEngineFailure(text string) bool {
-	for _, sentence := range engineFailures {
-		if strings.Contains(text, sentence) {
+	switch text[0] {
+	case 'R':
+		if strings.HasPrefix(text, "Received sigquit from a child process") {
+			return true
+		}
+	case 'H':
+		if strings.HasPrefix(text, "Health check failed") {
+			return true
+		}
+	case 'D':
+		if strings.HasPrefix(text, "Dumping requests before crash") {
+			return true
+		}
+	case 'S':
+		if strings.HasPrefix(text, "Subprocess ") && strings.Contains(text, "crashed with exit code") {
 			return true
 		}
 	}
-	return false
+	return strings.Contains(text, "hit an exception")
 }
 
 // maxProgram bounds the program part of a command's error line, characters.
@@ -257,31 +327,25 @@ func numberLen(s string) int {
 }
 
 // openMarker recognises what libraries, runtimes and the kernel print without a level.
-func openMarker(text string) (opening, bool) {
+func openMarker(text string, found signs) (opening, bool) {
 	if text == "" {
 		return opening{}, false
 	}
-	line := opening{kind: kindLine, message: text}
 	if o, ok := openAnchored(text); ok {
 		return o, true
 	}
-	if pid, nccl, ok := ncclWarning(text); ok {
-		return opening{kind: kindLine, message: nccl, pid: pid}, true
-	}
-	if isCUDAError(text) {
+	switch {
+	case isCUDAReport(text) || found.runtime && isCUDAError(text):
 		return opening{kind: kindCUDA, message: text}, true
-	}
-	if i := strings.Index(text, "ssert"); i >= 0 && isAssertion(text) {
+	case found.shell && isShellReport(text):
+		return opening{kind: kindLine, message: text}, true
+	case isAssertion(text):
 		return opening{kind: kindNative, message: text}, true
 	}
-	if strings.Contains(text, "_ASSERT(") && strings.HasSuffix(text, " failed") {
-		return opening{kind: kindNative, message: text}, true
-	}
-	if strings.Contains(text, "Xid (") && strings.Contains(text, "NVRM: Xid (") {
-		return line, true
-	}
-	if strings.Contains(text, "Killed") && isKill(text) {
-		return line, true
+	if found.process {
+		if pid, message, ok := ncclWarning(text); ok {
+			return opening{kind: kindLine, message: message, pid: pid}, true
+		}
 	}
 	return opening{}, false
 }
@@ -293,7 +357,7 @@ var crashWords = map[string]bool{
 }
 
 // crashPrefixes begin lines of crash reports, by their first byte.
-var crashPrefixes = map[byte][]struct {
+var crashPrefixes = [256][]struct {
 	prefix string
 	kind   kind
 }{
@@ -310,6 +374,8 @@ var crashPrefixes = map[byte][]struct {
 	'r': {{"realloc(): ", kindNative}},
 	'c': {{"corrupted size vs. prev_size", kindNative}, {"corrupted double-linked list", kindNative}},
 	'M': {{"MPI_ABORT was invoked on rank ", kindLine}},
+	'N': {{"NVRM: Xid (", kindLine}},
+	'O': {{"Out of memory: Killed process ", kindLine}},
 	'*': {
 		{"*** stack smashing detected ***", kindNative}, {"*** buffer overflow detected ***", kindNative},
 		{"*** Error in `", kindNative}, {"*** SIG", kindNative},
@@ -317,7 +383,6 @@ var crashPrefixes = map[byte][]struct {
 	'n': {{"nvcc fatal ", kindLine}, {"nvcc error ", kindLine}, {"nvlink error ", kindLine}, {"nvlink fatal ", kindLine}},
 	'p': {{"ptxas fatal ", kindLine}, {"ptxas error ", kindLine}},
 	'o': {{"oom-kill:", kindLine}},
-	'O': {{"Out of memory: Killed process ", kindLine}},
 }
 
 // openAnchored recognises crash reports by how they begin.
@@ -347,8 +412,8 @@ func openAnchored(text string) (opening, bool) {
 	if text[0] == '[' {
 		return openProcessReport(text)
 	}
-	if r, ok := llamaFailure(text); ok {
-		return r, true
+	if isLlamaFailure(text) {
+		return opening{kind: kindLine, message: text}, true
 	}
 	return opening{}, false
 }
@@ -369,43 +434,45 @@ func openProcessReport(text string) (opening, bool) {
 		return opening{kind: kindNative, message: rest, pid: pid}, true
 	case strings.Contains(rest, " UCX  ERROR "):
 		return opening{kind: kindLine, message: rest}, true
-	case strings.HasPrefix(rest, "NVRM: Xid ("):
+	case strings.HasPrefix(rest, "NVRM: Xid ("), strings.HasPrefix(rest, "Out of memory: Killed process "):
 		return opening{kind: kindLine, message: text}, true
 	}
 	return opening{}, false
 }
 
 // llamaFunctions begin the names of the functions that llama.cpp's plain log lines start with.
-var llamaFunctions = []string{"llama_", "ggml_", "gguf_", "common_", "srv", "slot", "main", "load_", "clip_", "mtmd_", "cuda"}
+var llamaFunctions = [...]string{"llama_", "ggml_", "gguf_", "common_", "srv", "slot", "main", "load_", "clip_", "mtmd_", "cuda"}
 
-// llamaFailures are what llama.cpp says behind the function when it fails. Its plain format has no levels.
-var llamaFailures = []string{
-	"failed to load model", "error loading model", "unable to load model", "failed to initialize the context",
-	"failed to create context", "failed to create llama_context", "failed to allocate", "cudaMalloc failed",
-	"failed to decode", "exiting due to ", "failed to load the model", "send_error: task ",
+// llamaFailures are what llama.cpp says behind the function when it fails; its plain format has no levels.
+var llamaFailures = [...]string{
+	"failed to load model", "failed to load the model", "error loading model", "unable to load model",
+	"failed to initialize the context", "failed to create context", "failed to create llama_context",
+	"failed to allocate", "failed to decode", "exiting due to ",
 }
 
-// llamaFailure recognises "function: failed to load model" lines of llama.cpp without level letters.
-func llamaFailure(text string) (opening, bool) {
-	known := false
-	for _, f := range llamaFunctions {
-		if strings.HasPrefix(text, f) {
-			known = true
-			break
+// isLlamaFailure recognises "function: failed to load model" lines of llama.cpp without level letters.
+func isLlamaFailure(text string) bool {
+	switch text[0] {
+	case 'l', 'g', 'c', 's', 'm':
+	default:
+		return false
+	}
+	function, rest, ok := strings.Cut(text[:min(len(text), maxFileLine)], ": ")
+	if !ok || !hasAnyPrefix(text, llamaFunctions[:]) {
+		return false
+	}
+	return hasAnyPrefix(rest, llamaFailures[:]) ||
+		text[0] == 'g' && strings.Contains(rest, "cudaMalloc failed") ||
+		strings.HasSuffix(function, "send_error")
+}
+
+func hasAnyPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
 		}
 	}
-	if !known {
-		return opening{}, false
-	}
-	if !strings.Contains(text[:min(len(text), 100)], ": ") {
-		return opening{}, false
-	}
-	for _, f := range llamaFailures {
-		if strings.Contains(text, f) {
-			return opening{kind: kindLine, message: text}, true
-		}
-	}
-	return opening{}, false
+	return false
 }
 
 // ncclWarning recognises "host:pid:thread [device] NCCL WARN text", which is how NCCL reports errors.
@@ -504,25 +571,35 @@ func fileLen(s string) int {
 	return len(s)
 }
 
-// isAssertion recognises the assertion failures of C libraries and of CUDA kernels.
+// isAssertion recognises the assertion failures of C libraries, CUDA kernels and ggml.
 func isAssertion(text string) bool {
 	if strings.HasPrefix(text, "Assertion failed: ") {
 		return true
 	}
-	i := strings.Index(text, "Assertion `")
-	return i >= 0 && (i == 0 || text[i-1] == ' ') && strings.Contains(text[i:], " failed")
-}
-
-// isKill recognises how shells and the kernel report a process that was killed: "sh: line 3:  77 Killed   cmd".
-func isKill(text string) bool {
-	if strings.Contains(text, "Out of memory: Killed process ") {
+	if !strings.HasSuffix(strings.TrimSuffix(text, "."), " failed") {
+		return false
+	}
+	if strings.Contains(text, "_ASSERT(") {
 		return true
 	}
+	i := strings.Index(text, "Assertion ")
+	if i < 0 || i > 0 && text[i-1] != ' ' {
+		return false
+	}
+	return strings.HasPrefix(text[i+len("Assertion "):], "`")
+}
+
+// isShellReport recognises how a shell tells of a process that a signal ended: "sh: line 3:  77 Killed   command".
+func isShellReport(text string) bool {
 	_, rest, ok := strings.Cut(text, ": line ")
 	if !ok {
 		return false
 	}
 	rest = strings.TrimLeft(strings.TrimPrefix(rest[countDigits(rest):], ":"), " ")
 	n := countDigits(rest)
-	return n > 0 && strings.HasPrefix(strings.TrimLeft(rest[n:], " "), "Killed")
+	if n == 0 {
+		return false
+	}
+	word, _, _ := strings.Cut(strings.TrimLeft(rest[n:], " "), "  ")
+	return crashWords[strings.TrimSuffix(word, " (core dumped)")]
 }

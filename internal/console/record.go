@@ -15,6 +15,8 @@ type record struct {
 	pid string
 	// exception is the traceback of a structured record.
 	exception string
+	// signs are what the colons of a text without a level point to.
+	signs signs
 }
 
 // parseRecord recognises the record forms of inference engines and their libraries. Each is anchored at the start
@@ -370,25 +372,35 @@ func levelInside(s string) (level, string) {
 	return levelNone, ""
 }
 
-// gluedRecord finds a vLLM record that does not begin its line: behind a progress bar that ended without a newline,
-// or behind a logging prefix of the user's own. It returns where the record, with its worker prefix, begins.
-func gluedRecord(line string) (int, bool) {
-	for _, word := range [...]string{"ERROR ", "CRITICAL ", "INFO ", "WARNING ", "DEBUG "} {
-		i := strings.Index(line, word)
-		if i <= 0 || isWord(line[i-1]) {
-			continue
-		}
-		if _, ok := vllmText(line[i+len(word)-1:]); !ok {
-			continue
-		}
-		if before := strings.TrimSuffix(line[:i], " "); strings.HasSuffix(before, ")") {
-			if open := strings.LastIndexByte(before, '('); open >= 0 {
-				if _, _, ok := pidPrefix(before[open:]); ok {
-					return open, true
-				}
+// vllmBefore finds the vLLM record whose clock "HH:MM:SS" has its first colon at s[colon], and returns where its level
+// word begins, or -1.
+func vllmBefore(s string, colon int) int {
+	blank := colon - len(" MM-DD HH")
+	if blank < len("INFO") || s[blank] != ' ' || s[blank+3] != '-' {
+		return -1
+	}
+	if _, ok := vllmText(s[blank:]); !ok {
+		return -1
+	}
+	start := blank
+	for start > 0 && s[start-1] >= 'A' && s[start-1] <= 'Z' {
+		start--
+	}
+	if levelOfWord(s[start:blank]) == levelNone || start > 0 && isWord(s[start-1]) {
+		return -1
+	}
+	return start
+}
+
+// splitGlued splits off what stands before a record at s[start:]: a progress bar that ended without a newline, or a
+// logging prefix of the user's own. A worker prefix right before the record belongs to it.
+func splitGlued(s string, start int) (worker, string) {
+	if before := strings.TrimSuffix(s[:start], " "); strings.HasSuffix(before, ")") {
+		if open := strings.LastIndexByte(before, '('); open >= 0 {
+			if w, rest, ok := pidPrefix(s[open:]); ok {
+				return w, rest
 			}
 		}
-		return i, true
 	}
-	return 0, false
+	return worker{}, s[start:]
 }

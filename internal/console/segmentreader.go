@@ -220,7 +220,9 @@ func (r *SegmentReader) drain(ctx context.Context, s *segment, sink func(Record)
 
 // records decodes the complete records of a chunk.
 func (r *SegmentReader) records(s *segment, chunk string, sink func(Record)) {
-	for line := range strings.SplitSeq(chunk, "\n") {
+	for more := true; more; {
+		var line string
+		line, chunk, more = strings.Cut(chunk, "\n")
 		if s.skipping {
 			s.skipping = false
 			continue
