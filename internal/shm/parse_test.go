@@ -156,6 +156,8 @@ func TestHistory(t *testing.T) {
 		{`{"name":"b","type":"counter","tags":{"k":"w"},"value":3,"tags":{}},{"name":"a","type":"gauge","value":4},{"name":"p","type":"profile","tags":{},"frames":{"g":[6,6],"g":[8,8]}}`, []string{"b counter 3", "a gauge 4", "p profile g=8/8"}},
 		{`{"value":1,"name":"b","type":"counter"}`, []string{"b counter 1"}},
 		{`{"value":1,"type":"counter"}`, nil},
+		{`{"name":"b","type":"counter","value":5,"tags":{"z":"1"}}`, []string{"b counter z=1 5"}},
+		{`{"name":"b","type":"counter","value":6}`, []string{"b counter 6"}},
 		{``, nil},
 		{`{"name":"b","type":"counter","tags":{"k":"w"},"value":5}`, []string{"b counter k=w 5"}},
 	} {
@@ -168,6 +170,18 @@ func TestHistory(t *testing.T) {
 				t.Errorf("%s:\n got %q\nwant %q", step.entries, got, step.want)
 			}
 		}
+	}
+}
+
+// TestHistoryKnowsTextFromNames: a remembered name must not match text that reads otherwise.
+func TestHistoryKnowsTextFromNames(t *testing.T) {
+	var p Parser
+	var h History
+	if _, err := p.Parse([]byte(`{"version":1,"metrics":[{"name":"p","type":"profile","frames":{"a\"b":[1,1]}}]}`), &h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse([]byte(`{"version":1,"metrics":[{"name":"p","type":"profile","frames":{"a"b":[1,1]}}]}`), &h); err == nil {
+		t.Error("a quote inside a name is taken for one that is escaped")
 	}
 }
 
