@@ -23,6 +23,7 @@ const (
 	maxErrors    = 100
 	maxResources = 10_000
 	maxTags      = 64
+	maxName      = 16 << 10 // bytes of a frame's name; writers send at most 4 KiB
 	maxMessage   = 4 << 10  // bytes
 	maxException = 16 << 10 // bytes
 )
@@ -444,7 +445,7 @@ func (d *decoder) frame(it *jsoniter.Iterator, m *Metric) bool {
 		switch key {
 		case "name":
 			named = it.WhatIsNext() == jsoniter.StringValue
-			return d.text(it, &f.Name, math.MaxInt)
+			return d.text(it, &f.Name, maxName)
 		case "value":
 			return d.number(it, &value)
 		case "samples":

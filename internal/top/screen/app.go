@@ -152,19 +152,21 @@ func (a *app) selectRows() {
 			}
 		}
 	}
-	if i := slices.IndexFunc(a.rows, func(r model.Row) bool { return r.Name == a.selected }); i >= 0 && a.selected != "" {
-		a.cursor = i
+	if a.selected != "" {
+		if i := slices.IndexFunc(a.rows, func(r model.Row) bool { return r.Name == a.selected }); i >= 0 {
+			a.cursor = i
+		}
 	}
-	a.moveTo(a.cursor)
+	a.cursor = max(0, min(a.cursor, len(a.rows)-1))
 }
 
+// moveTo puts the cursor on a row, which it follows from then on. On the first row it stays: the top of the ranking.
 func (a *app) moveTo(i int) {
 	a.cursor = max(0, min(i, len(a.rows)-1))
-	if a.cursor == 0 {
-		a.selected = "" // the top stays the top
-		return
+	a.selected = ""
+	if a.cursor > 0 {
+		a.selected = a.rows[a.cursor].Name
 	}
-	a.selected = a.rows[a.cursor].Name
 }
 
 func (a *app) show(kind model.TableKind) {
@@ -343,7 +345,7 @@ func (a *app) screen() []line {
 	for len(body) < room {
 		body = append(body, line{})
 	}
-	return append(body, footer)
+	return append(l.fitAll(body), footer)
 }
 
 func (a *app) waiting(l layout) []line {
@@ -428,7 +430,7 @@ func (a *app) frame(l layout, t model.Table, d density) (above, below []line) {
 	}
 	above = append(above, l.gpus(gpus)...)
 	if hidden := len(a.view.GPUs) - len(gpus); hidden > 0 {
-		above = append(above, line{{dim, fmt.Sprintf("    and %d more GPUs", hidden)}})
+		above = append(above, line{{dim, fmt.Sprintf("    and %d more GPUs", hidden)}}.fit(l.width, l.glyphs))
 	}
 	if len(a.view.Engines) > 0 {
 		gap()

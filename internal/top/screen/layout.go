@@ -73,9 +73,9 @@ func (l layout) header(v model.View) []line {
 func windowText(s model.Span) string {
 	switch {
 	case s.Want == 0:
-		return "none: totals"
+		return "off: totals"
 	case !s.Rated():
-		return "totals first"
+		return "totals"
 	}
 	return fmt.Sprintf("%.1fs", s.Length.Seconds())
 }

@@ -30,14 +30,7 @@ func glyphsFor(utf8Locale bool) glyphs {
 // clean makes foreign text safe to print: no control characters, escape sequences, characters that reorder or hide text,
 // or invalid UTF-8; each is replaced. White space becomes spaces, and only a few combining marks may pile up.
 func (g glyphs) clean(s string) string {
-	plain := true
-	for i := 0; i < len(s); i++ {
-		if s[i] < ' ' || s[i] > '~' {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	if ascii(s) {
 		return s
 	}
 	var b strings.Builder
@@ -69,12 +62,30 @@ func (g glyphs) clean(s string) string {
 	return b.String()
 }
 
-func width(s string) int { return ansi.StringWidth(s) }
+// ascii reports whether text is printable ASCII throughout: one column a byte.
+func ascii(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+func width(s string) int {
+	if ascii(s) {
+		return len(s)
+	}
+	return ansi.StringWidth(s)
+}
 
 // cutTo shortens clean text to a width, marking that something is missing.
 func (g glyphs) cutTo(s string, w int) string {
 	if w <= 0 {
 		return ""
+	}
+	if most := 16*w + 64; len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") // no column takes more bytes: the rest is out of sight
 	}
 	if width(s) <= w {
 		return s
@@ -131,6 +142,9 @@ func short(v float64, unit string) string {
 	sign := ""
 	if v < 0 {
 		sign, v = "-", -v
+	}
+	if math.IsInf(v, 0) {
+		return sign + "huge" // a product of numbers that were finite
 	}
 	if v >= 999.5e18 {
 		return sign + strings.Replace(strconv.FormatFloat(v, 'e', 0, 64), "e+", "e", 1) + unit
@@ -194,7 +208,7 @@ func percent(v model.Value) string {
 	}
 	p := v.V * 100
 	switch {
-	case p >= 9999.5:
+	case p >= 9999.5 || p <= -999.5:
 		return short(p, "%")
 	case p >= 99.95:
 		return strconv.FormatFloat(p, 'f', 0, 64) + "%"
