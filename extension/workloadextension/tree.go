@@ -11,6 +11,10 @@ import (
 // maxMembers bounds the processes followed at a time; later ones are not seen.
 const maxMembers = 4096
 
+// recheckEvery is after how many scans a stranger is read again although its entry is the same. The kernel keeps an entry
+// apart from that of an earlier process of the pid only as well as it can.
+const recheckEvery = 32
+
 // member is a process of the workload.
 type member struct {
 	workload.Process
@@ -154,7 +158,8 @@ func (t *tree) scan(hidden func(pid int) bool) (ended []workload.Process, err er
 
 // look makes a candidate of an entry that is neither a member nor a known stranger.
 func (t *tree) look(e procfs.Entry) {
-	if s, ok := t.strangers[e.PID]; ok && s.inode == e.Inode {
+	recheck := (uint64(e.PID)+t.scans)%recheckEvery == 0
+	if s, ok := t.strangers[e.PID]; ok && s.inode == e.Inode && !recheck {
 		t.strangers[e.PID] = stranger{inode: e.Inode, scan: t.scans}
 		return
 	}

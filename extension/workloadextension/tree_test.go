@@ -2,6 +2,7 @@ package workloadextension
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -88,6 +89,8 @@ func TestTreeTellsProcessesOfOnePidApart(t *testing.T) {
 	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 101})
 	// Its parent carried the pid of our target before.
 	table.Set(procfstest.Process{PID: 52, PPID: 50, Start: 99})
+	// And the parent of this one that of our child.
+	table.Set(procfstest.Process{PID: 53, PPID: 51, Start: 100})
 	tree := newTestTree(table, 50)
 	living, _ := scan(t, tree)
 	assert.Equal(t, []int{50, 51}, living)
@@ -153,6 +156,11 @@ func TestTreeNoticesExec(t *testing.T) {
 	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 100, Comm: "python3", Argv: []string{"python3", "x.py"}})
 	scan(t, tree)
 	assert.Equal(t, "python3 x.py", tree.members[51].CommandLine)
+	scan(t, tree)
+	scan(t, tree)
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 100, Comm: "VLLM::Worker", Argv: []string{"VLLM::Worker"}})
+	scan(t, tree)
+	assert.Equal(t, "VLLM::Worker", tree.members[51].CommandLine)
 }
 
 func TestTreeKnowsTheTargetThatIsGone(t *testing.T) {
@@ -184,10 +192,42 @@ func TestTreeSkipsStrangersThatItKnows(t *testing.T) {
 	scan(t, tree)
 	assert.Contains(t, tree.strangers, 60)
 	table.Remove(60)
+	// A child of the stranger that is gone, but not yet given to init: who knows.
+	table.Set(procfstest.Process{PID: 61, PPID: 60, Start: 300})
 	scan(t, tree)
 	assert.NotContains(t, tree.strangers, 60)
+	assert.NotContains(t, tree.strangers, 61)
 	// The same pid again: another entry, and this time a child.
 	table.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200})
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 60, 61}, living)
+}
+
+func TestTreeJudgesAnotherProcessOfAStrangersPid(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 60, PPID: 1, Start: 100})
+	tree := newTestTree(table, 50)
+	scan(t, tree)
+	// Made before the other is removed, so that it has another inode.
+	next := procfstest.New(t, boot, 1)
+	next.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200})
+	table.Remove(60)
+	require.NoError(t, os.Rename(filepath.Join(next.Root, "60"), filepath.Join(table.Root, "60")))
+	living, _ := scan(t, tree)
+	assert.Equal(t, []int{50, 60}, living)
+}
+
+func TestTreeReadsStrangersAgainNowAndThen(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 60, PPID: 1, Start: 100})
+	tree := newTestTree(table, 50)
+	scan(t, tree)
+	table.Set(procfstest.Process{PID: 60, PPID: 50, Start: 200}) // in the same entry
+	for range recheckEvery {
+		scan(t, tree)
+	}
 	living, _ := scan(t, tree)
 	assert.Equal(t, []int{50, 60}, living)
 }
