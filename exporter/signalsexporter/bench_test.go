@@ -58,7 +58,7 @@ func BenchmarkGet(b *testing.B) {
 	for _, encoding := range []string{"identity", "gzip"} {
 		b.Run(encoding, func(b *testing.B) {
 			r := start(b, nil)
-			r.document.interval = renderInterval
+			r.document.interval, r.document.share = renderInterval, renderShare
 			loads := []pmetric.Metrics{load(1), load(2)}
 			_ = r.ConsumeMetrics(context.Background(), loads[0])
 			stop, stopped := make(chan struct{}), make(chan struct{})

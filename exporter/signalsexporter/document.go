@@ -18,6 +18,9 @@ import (
 const (
 	// renderInterval is the least time between two renderings, and so how far a reply may be behind.
 	renderInterval = 100 * time.Millisecond
+	// renderShare is the least time between two renderings as a multiple of what one takes, so that a large
+	// document does not take more than about a tenth of a core.
+	renderShare = 10
 	// interestTime is how long after a request the document is rendered ahead of the next.
 	interestTime = 10 * time.Second
 )
@@ -34,6 +37,7 @@ type document struct {
 	constant []byte // from there to the metrics
 
 	interval time.Duration
+	share    time.Duration
 
 	current atomic.Pointer[snapshot]
 	asked   atomic.Int64 // when a request came last, ns since base
@@ -50,7 +54,7 @@ type versions struct{ store, errors, own uint64 }
 // snapshot is the document from the time of the reply on.
 type snapshot struct {
 	versions versions
-	made     time.Duration // since base
+	until    time.Duration // since base; no other is made before
 	rest     []byte
 
 	zipOnce sync.Once
@@ -64,6 +68,7 @@ func newDocument(tags map[string]string, own *selflog.Hub, now func() time.Time)
 		own:      own,
 		now:      now,
 		interval: renderInterval,
+		share:    renderShare,
 		base:     time.Now(),
 		wake:     make(chan struct{}, 1),
 	}
@@ -103,7 +108,7 @@ func (d *document) reply() *snapshot {
 	if s == nil {
 		return d.refresh(true)
 	}
-	if s.versions == d.versions() || since-s.made < d.interval {
+	if s.versions == d.versions() || since < s.until {
 		return s
 	}
 	return d.refresh(false)
@@ -122,7 +127,8 @@ func (d *document) refresh(wait bool) *snapshot {
 	if former != nil && former.versions == d.versions() {
 		return former
 	}
-	s := &snapshot{made: time.Since(d.base)}
+	begin := time.Since(d.base)
+	s := &snapshot{}
 	size := len(d.constant) + 4096
 	if former != nil {
 		size = len(former.rest) + len(former.rest)/64 + 4096
@@ -142,8 +148,14 @@ func (d *document) refresh(wait bool) *snapshot {
 	} else if !d.store.TryView(fill) {
 		return former
 	}
+	s.until = begin + d.pause(begin)
 	d.current.Store(s)
 	return s
+}
+
+// pause is the least time from begin, when a rendering that now ends began, to the next.
+func (d *document) pause(begin time.Duration) time.Duration {
+	return max(d.interval, d.share*(time.Since(d.base)-begin))
 }
 
 // ownErrors are this process's diagnostics, with a note where one stands for several.
@@ -178,8 +190,8 @@ func (d *document) changed() {
 
 // renderAhead makes snapshots ahead of requests until stop is closed.
 func (d *document) renderAhead(stop <-chan struct{}) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
+	rested := time.NewTimer(0)
+	defer rested.Stop()
 	for {
 		select {
 		case <-stop:
@@ -189,12 +201,13 @@ func (d *document) renderAhead(stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-pause.C:
+		case <-rested.C:
 		}
+		begin := time.Since(d.base)
 		s := d.refresh(true)
 		if time.Since(d.base)-time.Duration(d.zipped.Load()) < interestTime {
 			s.compressed()
 		}
-		pause.Reset(d.interval)
+		rested.Reset(d.pause(begin))
 	}
 }

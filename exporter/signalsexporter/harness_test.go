@@ -103,7 +103,7 @@ func start(t testing.TB, change func(*Config)) *running {
 	r.signalsExporter = newExporter(set, cfg, hub, r.clock.now)
 	r.users = 1
 	r.release = func() {}
-	r.document.interval = 0
+	r.document.interval, r.document.share = 0, 0
 	require.NoError(t, r.Start(context.Background(), r.host))
 	t.Cleanup(r.end)
 	r.address = <-r.host.bound
