@@ -10,6 +10,8 @@ import (
 )
 
 // signalPipe is the writing end that the handler writes to.
+//
+//lint:ignore U1000 the handler is assembly
 var signalPipe int32
 
 func handlerAddresses() (handler, restorer uintptr)

@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -10,12 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/graphsignal/graphsignal-collector/internal/redact"
+	"github.com/graphsignal/graphsignal-collector/internal/rundir"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
 )
 
 const (
 	// drainLimit is how long the sidecar may take for its last collection and its exporters.
 	drainLimit = 3 * time.Second
+	// captureLimit is how long the capture may take for what it has not yet written.
+	captureLimit = time.Second
 	// maxCommandLine bounds what is reported of a command line, in bytes.
 	maxCommandLine = 8 << 10
 )
@@ -65,6 +69,14 @@ type run struct {
 	workload  process
 	startTime int64
 	status    syscall.WaitStatus
+
+	// collector is the sidecar's binary, or empty.
+	collector string
+	// streams are the outputs that pass through the launcher, none without capture.
+	streams []*stream
+	capture *capture
+	// stopAsked is when the workload was last asked to stop.
+	stopAsked time.Time
 }
 
 func (r *run) run() int {
@@ -94,18 +106,31 @@ func (r *run) run() int {
 		}
 	}
 	r.self = ownPath()
+	if r.collector, err = findCollector(r.self, path); err != nil {
+		r.msg.warn("no profiling in this run: %v", err)
+	}
+	base := r.openStreams()
 	environ := environment{entries: r.environ.entries}
 	gpu := gpuEnvironment{libraries: librariesOf(r.self), environ: &environ, program: prog, options: r.options, msg: r.msg}
 	gpu.apply()
+	files := [3]uintptr{0, 1, 2}
+	for _, s := range r.streams {
+		files[s.out] = uintptr(s.forWorkload)
+		if _, set := environ.get("PYTHONUNBUFFERED"); !set && s.terminal == nil {
+			// What a program in Python prints is to be seen when it prints it.
+			environ.set("PYTHONUNBUFFERED", "1")
+		}
+	}
 
 	r.startTime = time.Now().UnixNano()
 	ignore(ignored)
-	r.workload, err = spawn(prog, environ.entries, [3]uintptr{0, 1, 2})
+	r.workload, err = spawn(prog, environ.entries, files)
 	if err != nil {
 		return r.startFailure(err)
 	}
 	r.signals.catch(forwardedSignals & ignored)
-	letGo(true)
+	r.passStreams(base)
+	letGo(!slices.ContainsFunc(r.streams, func(s *stream) bool { return s.out == 1 }))
 	r.msg.debug("workload: pid %d, %s", r.workload.pid, prog.path)
 	r.reap = newReaper()
 	r.startSidecar(prog, engine)
@@ -114,6 +139,61 @@ func (r *run) run() int {
 	r.end()
 	exitAs(r.status)
 	return 0
+}
+
+// openStreams makes the workload's outputs where there is somebody to read the capture, and returns the directory for
+// that. An output for which that is not possible is the launcher's own.
+func (r *run) openStreams() (base string) {
+	if r.collector == "" {
+		return ""
+	}
+	if value, set := r.environ.get("GRAPHSIGNAL_CONSOLE_CAPTURE"); set && !isOn(r.environ.get, "GRAPHSIGNAL_CONSOLE_CAPTURE") {
+		r.msg.debug("console capture is off: GRAPHSIGNAL_CONSOLE_CAPTURE=%s", value)
+		return ""
+	}
+	shm, _ := r.environ.get("GRAPHSIGNAL_SHM_PATH")
+	if shm == "" {
+		shm = rundir.DefaultBase
+	}
+	runtimeDir, _ := r.environ.get("XDG_RUNTIME_DIR")
+	base, err := captureBase(shm, runtimeDir)
+	if err != nil {
+		r.msg.warn("errors on the console are not reported: %v", err)
+		return ""
+	}
+	for i, name := range []string{"stdout", "stderr"} {
+		s, err := openStream(i+1, name)
+		if err != nil {
+			r.msg.debug("not captured: %v", err)
+			continue
+		}
+		s.warn = r.msg.warn
+		r.streams = append(r.streams, s)
+	}
+	return base
+}
+
+// passStreams begins to pass the workload's outputs on, and to capture them.
+func (r *run) passStreams(base string) {
+	for _, s := range r.streams {
+		s.handedOver()
+		s.leader = r.workload
+	}
+	if len(r.streams) == 0 {
+		return
+	}
+	if segments, err := newSegments(base, r.workload.pid); err != nil {
+		r.msg.warn("errors on the console are not reported: %v", err)
+	} else {
+		r.capture = newCapture(segments)
+		for _, s := range r.streams {
+			s.queue = r.capture.add(s.name)
+		}
+		go r.capture.run()
+	}
+	for _, s := range r.streams {
+		go s.run()
+	}
 }
 
 func (r *run) startFailure(err error) int {
@@ -134,19 +214,14 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		lines:   make(chan controlLine, 16),
 		warned:  make(map[string]bool),
 	}
-	path, _ := r.environ.get("PATH")
-	binary, err := findCollector(r.self, path)
-	if err != nil {
-		r.msg.warn("no profiling in this run: %v", err)
+	if r.collector == "" {
 		return
 	}
-	r.side.binary = binary
-	for _, list := range []string{"GRAPHSIGNAL_COLLECTOR_CONFIG"} {
-		value, _ := r.environ.get(list)
-		for file := range strings.SplitSeq(value, ",") {
-			if file = strings.TrimSpace(file); file != "" {
-				r.side.userConfigs = append(r.side.userConfigs, file)
-			}
+	r.side.binary = r.collector
+	files, _ := r.environ.get("GRAPHSIGNAL_COLLECTOR_CONFIG")
+	for file := range strings.SplitSeq(files, ",") {
+		if file = strings.TrimSpace(file); file != "" {
+			r.side.userConfigs = append(r.side.userConfigs, file)
 		}
 	}
 	tags, skipped := contextTags(r.environ.entries)
@@ -161,6 +236,9 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		tags:        tags,
 		endpoint:    engine.Endpoint,
 		controlFD:   sidecarControlFD,
+	}
+	if r.capture != nil {
+		in.console = r.capture.segments.path
 	}
 	in.shmPath, _ = r.environ.get("GRAPHSIGNAL_SHM_PATH")
 	in.procfsPath, _ = r.environ.get("GRAPHSIGNAL_PROCFS_PATH")
@@ -195,6 +273,7 @@ func (r *run) supervise() {
 				continue
 			}
 			if event.status.Stopped() {
+				r.workloadStopped(event.status.StopSignal())
 				continue
 			}
 			r.status = event.status
@@ -208,41 +287,123 @@ func (r *run) supervise() {
 
 // passOn gives a signal to the workload's leader, unless that has had it already.
 func (r *run) passOn(c caught) {
+	if c.sig == syscall.SIGTSTP {
+		r.stopAsked = time.Now()
+	}
 	sessionLeader, _ := unix.Getsid(0)
+	fromTerminal := c.isFromTerminal(sessionLeader == os.Getpid())
 	switch {
-	case c.isFromTerminal(sessionLeader == os.Getpid()):
-		r.msg.debug("signal %d came from the terminal", c.sig)
 	case c.sender == r.workload.pid:
 		r.msg.debug("signal %d came from the workload", c.sig)
+	case c.sig == syscall.SIGWINCH && r.resize(c.sender == os.Getpid()):
+	case c.sender == os.Getpid():
+	case fromTerminal:
+		r.msg.debug("signal %d came from the terminal", c.sig)
 	default:
 		err := r.workload.signal(c)
 		r.msg.debug("signal %d passed on: %v", c.sig, err)
 	}
 }
 
-// end drains the sidecar. A signal that would end the launcher cuts the wait short.
+// resize gives the pseudoterminals the size of the real one. Unless it is quiet it tells the programs; it reports
+// whether it has.
+func (r *run) resize(quiet bool) bool {
+	var told bool
+	for _, s := range r.streams {
+		if s.terminal != nil && s.terminal.syncSize() && !quiet && !told {
+			told = true
+			s.terminal.tellSize(r.workload)
+		}
+	}
+	return told
+}
+
+// end passes on what is left of the outputs, records how the workload ended, and lets the sidecar read that. A signal
+// that would end a program cuts the wait short.
 func (r *run) end() {
+	r.endStreams()
+	if r.capture != nil {
+		record := statusRecord(time.Now().UnixNano(), r.status.Signaled(), statusNumber(r.status))
+		if !r.capture.finish(captureLimit, record) {
+			r.msg.debug("the capture did not end in time")
+		}
+	}
 	r.side.drain()
 	limit := time.NewTimer(drainLimit)
 	defer limit.Stop()
 	for r.side.running() {
-		select {
-		case event := <-r.reap.events:
-			if !event.status.Stopped() {
-				r.side.childEnded(event)
-			}
-		case line := <-r.side.lines:
-			r.side.heard(line)
-		case c := <-r.signals.signals:
-			switch c.sig {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP:
-				r.side.kill()
-			}
-		case <-limit.C:
-			r.msg.debug("the sidecar did not end in time")
+		if _, cut := r.waitAtEnd(nil, limit.C); cut {
+			r.msg.debug("the sidecar is not waited for any longer")
 			r.side.kill()
 		}
 	}
+	if r.capture != nil {
+		r.capture.segments.remove()
+	}
+}
+
+// endStreams waits for the outputs to end. Those that a descendant holds go to a relay.
+func (r *run) endStreams() {
+	for _, s := range r.streams {
+		s.workloadEnded()
+	}
+	var held []*stream
+	for _, s := range r.streams {
+		for waiting := true; waiting; {
+			ended, cut := r.waitAtEnd(s.done, nil)
+			if cut {
+				return
+			}
+			if ended != nil {
+				waiting = false
+				if *ended == outcomeHeld {
+					held = append(held, s)
+				}
+			}
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	if r.status.Signaled() {
+		if holders := holdersOf(held); len(holders) > 0 {
+			r.msg.warn("the workload is dead, but not all of its processes: %s", strings.Join(holders, ", "))
+		}
+	}
+	if err := startRelay(held); err != nil {
+		r.msg.warn("what is written from here on is lost: %v", err)
+	}
+}
+
+// waitAtEnd waits for the end of a stream, or for anything else that happens after the workload's end. A signal that
+// would end a program, or the limit, cuts the waiting short.
+func (r *run) waitAtEnd(stream <-chan outcome, limit <-chan time.Time) (ended *outcome, cut bool) {
+	select {
+	case result := <-stream:
+		return &result, false
+	case event := <-r.reap.events:
+		if !event.status.Stopped() {
+			r.side.childEnded(event)
+		}
+	case line := <-r.side.lines:
+		r.side.heard(line)
+	case c := <-r.signals.signals:
+		switch c.sig {
+		case syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP:
+			return nil, true
+		}
+	case <-limit:
+		return nil, true
+	}
+	return nil, false
+}
+
+// statusNumber is the signal or the exit code of a status.
+func statusNumber(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return int(status.Signal())
+	}
+	return status.ExitStatus()
 }
 
 // cutArguments bounds a command line before it is reported, in number and length of its words.

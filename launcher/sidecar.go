@@ -33,8 +33,9 @@ type controlLine struct {
 
 // sidecarProcess is one life of the sidecar.
 type sidecarProcess struct {
-	pid     int
-	control *os.File
+	pid int
+	// control is our end of the socket pair, -1 when it is closed.
+	control int
 	// withUser says that it was given the user's configuration.
 	withUser bool
 	ready    bool
@@ -94,12 +95,11 @@ func (s *sidecar) start(withUser bool) error {
 	if err != nil {
 		return fmt.Errorf("control channel: %w", err)
 	}
-	ours := os.NewFile(uintptr(ends[0]), "control channel")
 	theirs := os.NewFile(uintptr(ends[1]), "control channel")
 	defer theirs.Close() //nolint:errcheck // the sidecar has its own
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		_ = ours.Close()
+		_ = unix.Close(ends[0])
 		return err
 	}
 	defer null.Close() //nolint:errcheck // the sidecar has its own
@@ -123,12 +123,12 @@ func (s *sidecar) start(withUser bool) error {
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		_ = ours.Close()
+		_ = unix.Close(ends[0])
 		return fmt.Errorf("%s: %w", s.binary, err)
 	}
 	s.reap.started()
 	raiseBadness(pid)
-	s.now = &sidecarProcess{pid: pid, control: ours, withUser: withUser}
+	s.now = &sidecarProcess{pid: pid, control: ends[0], withUser: withUser}
 	go readControl(s.now, s.lines)
 	return nil
 }
@@ -140,7 +140,7 @@ func memoryFile(name string, content []byte) (*os.File, error) {
 		return nil, fmt.Errorf("memfd: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), name)
-	if _, err := file.Write(content); err == nil {
+	if _, err = file.Write(content); err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
@@ -162,9 +162,9 @@ func raiseBadness(pid int) {
 	}
 }
 
-// readControl passes on what a life of the sidecar says, until its end.
+// readControl passes on what a life of the sidecar says, until its end, and closes the channel.
 func readControl(from *sidecarProcess, lines chan<- controlLine) {
-	in := bufio.NewReaderSize(from.control, maxControlLine)
+	in := bufio.NewReaderSize(descriptor(from.control), maxControlLine)
 	for {
 		text, err := in.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
@@ -182,6 +182,8 @@ func readControl(from *sidecarProcess, lines chan<- controlLine) {
 func (s *sidecar) heard(line controlLine) {
 	switch {
 	case line.ended:
+		_ = unix.Close(line.from.control)
+		line.from.control = -1
 	case line.text == "ready":
 		line.from.ready = true
 		s.msg.debug("sidecar is ready")
@@ -203,7 +205,6 @@ func (s *sidecar) childEnded(event childEvent) {
 		return
 	}
 	s.now = nil
-	_ = life.control.Close()
 	if s.ending {
 		s.msg.debug("sidecar ended: %s", statusText(event.status))
 		return
@@ -229,8 +230,9 @@ func (s *sidecar) childEnded(event childEvent) {
 // drain tells the sidecar that the workload has ended.
 func (s *sidecar) drain() {
 	s.ending = true
-	if s.now != nil {
-		_ = s.now.control.Close()
+	if s.now != nil && s.now.control >= 0 {
+		// Its last lines can still be read.
+		_ = unix.Shutdown(s.now.control, unix.SHUT_WR)
 	}
 }
 

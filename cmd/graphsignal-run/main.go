@@ -15,5 +15,12 @@ func init() {
 }
 
 func main() {
-	os.Exit(launcher.Main(os.Args[1:]))
+	name, args := "", os.Args
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	if name == launcher.RelayName {
+		os.Exit(launcher.Relay(args))
+	}
+	os.Exit(launcher.Main(args))
 }
