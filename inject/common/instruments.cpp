@@ -185,7 +185,8 @@ uint64_t Profile::write(Json& out) const {
   bool first = true;
   out.raw("\"frames\":{");
   for (uint32_t i = 0; i < n; i++) {
-    const uint64_t v = scratch_[i];
+    const uint64_t v = scratch_[i], n_samples = samples(i);
+    if (n_samples == 0) continue;
     if (v < threshold || (v == threshold && at_threshold == 0)) {
       left_out += v;
       continue;
@@ -197,7 +198,7 @@ uint64_t Profile::write(Json& out) const {
     out.raw(":[");
     out.number(v);
     out.raw(",");
-    out.number(samples(i));
+    out.number(n_samples);
     out.raw("]");
   }
   out.raw("}");

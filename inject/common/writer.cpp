@@ -10,6 +10,9 @@ namespace {
 
 const uint64_t kSecond = 1000000000u;
 const uint64_t kLeastFree = 16u << 20;
+// On a crowded machine our thread may get no time for long; more than this it is not waited for.
+const uint64_t kLongestStop = 2 * kSecond;
+const uint64_t kStopStep = 10000000;
 
 bool file_system_space(int directory, uint64_t* free_bytes, uint64_t* total_bytes) {
   struct statvfs st;
@@ -32,6 +35,7 @@ bool Writer::start(const WriterOptions& options) {
   if (options_.interval_ns == 0) options_.interval_ns = kSecond;
   if (!options_.space) options_.space = file_system_space;
   log_.set_debug(debug_asked());
+  pid_ = getpid();
   start_ts_ = realtime_ns();
   context_.capture();
   watch_forks();
@@ -70,20 +74,38 @@ void* Writer::thread_main(void* self) {
 void Writer::loop() {
   uint64_t pause = options_.first_ns;
   while (!wake_.wait(pause)) {
-    if (options_.before_write) options_.before_write(options_.argument);
+    run_hook(options_.before_write);
     if (wake_.is_set()) break;
     write_once();
     log_.print();
     pause = options_.interval_ns;
   }
-  if (options_.at_end) options_.at_end(options_.argument);
+  run_hook(options_.at_end);
   ended_.set();
 }
 
-void Writer::stop(uint64_t wait_ns) {
-  if (forked() || !__atomic_exchange_n(&running_, false, __ATOMIC_ACQ_REL)) return;
+void Writer::run_hook(void (*hook)(void*)) {
+  if (!hook) return;
+  __atomic_store_n(&hook_since_, monotonic_ns(), __ATOMIC_RELEASE);
+  hook(options_.argument);
+  __atomic_store_n(&hook_since_, static_cast<uint64_t>(0), __ATOMIC_RELEASE);
+}
+
+bool Writer::await_thread(uint64_t hook_ns) {
+  const uint64_t start = monotonic_ns();
+  while (!ended_.wait(kStopStep)) {
+    const uint64_t now = monotonic_ns();
+    uint64_t since = __atomic_load_n(&hook_since_, __ATOMIC_ACQUIRE);
+    if (since != 0 && since < start) since = start;
+    if (now - start > kLongestStop || (since != 0 && now > since && now - since > hook_ns)) return false;
+  }
+  return true;
+}
+
+void Writer::stop(uint64_t hook_ns) {
+  if (forked() || getpid() != pid_ || !__atomic_exchange_n(&running_, false, __ATOMIC_ACQ_REL)) return;
   wake_.set();
-  if (ended_.wait(wait_ns)) {
+  if (await_thread(hook_ns)) {
     pthread_join(thread_, nullptr);
   } else {
     pthread_detach(thread_);

@@ -38,9 +38,9 @@ class Writer {
   // affected. To be called once.
   bool start(const WriterOptions& options);
 
-  // Makes the last document: lets the thread run at_end, waits for it at most wait_ns, then writes. Later calls, and calls
-  // in a forked child, do nothing.
-  void stop(uint64_t wait_ns);
+  // Makes the last document: lets the thread run at_end, then writes. A hook that takes longer than hook_ns is not waited
+  // for. Later calls, and calls in a forked child, do nothing.
+  void stop(uint64_t hook_ns);
 
   Instruments& instruments() { return instruments_; }
   ProbeRegistries& probes() { return probes_; }
@@ -54,6 +54,8 @@ class Writer {
  private:
   static void* thread_main(void* self);
   void loop();
+  void run_hook(void (*hook)(void*));
+  bool await_thread(uint64_t hook_ns);
   void claim_probes();
   void build();
   bool enough_space(int directory, uint64_t size);
@@ -70,6 +72,8 @@ class Writer {
   Event wake_;
   Event ended_;
   pthread_t thread_;
+  uint64_t hook_since_ = 0;  // monotonic; 0 while no hook runs
+  pid_t pid_ = 0;
   uint64_t start_ts_ = 0;
   uint64_t skipped_ = 0;
   uint64_t probe_sightings_ = 0;
