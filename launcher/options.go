@@ -68,6 +68,7 @@ Environment:
   GRAPHSIGNAL_COLLECTOR_CONFIG   FILE[,FILE]: Collector configuration to merge into the sidecar's
   GRAPHSIGNAL_OTLP_ENDPOINT      http(s)://HOST:PORT: send all metrics and logs there by OTLP as well
   GRAPHSIGNAL_SUBREAPER=1        adopt and reap orphaned descendants
+  GRAPHSIGNAL_CONSOLE_CAPTURE=0  leave standard output and error alone: no errors from the console
   GRAPHSIGNAL_DEBUG=1            say on stderr what is done
 
 Examples:

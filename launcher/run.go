@@ -96,6 +96,11 @@ func (r *run) run() int {
 	}
 
 	ignored := inheritedIgnored()
+	r.self = ownPath()
+	if !r.options.ownEndpoint && insideLauncher(r.self) {
+		r.msg.debug("an outer graphsignal-run profiles this already")
+		return r.startFailure(become(prog, r.environ.entries, ignored))
+	}
 	if r.signals, err = newSignalSource(forwardedSignals &^ ignored); err != nil {
 		r.msg.warn("%v", err)
 		return exitNotExecutable
@@ -105,7 +110,6 @@ func (r *run) run() int {
 			r.msg.warn("GRAPHSIGNAL_SUBREAPER: %v", err)
 		}
 	}
-	r.self = ownPath()
 	if r.collector, err = findCollector(r.self, path); err != nil {
 		r.msg.warn("no profiling in this run: %v", err)
 	}
@@ -234,6 +238,7 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		startTime:   r.startTime,
 		commandLine: redact.Args(cutArguments(prog.argv)),
 		tags:        tags,
+		engine:      engine.Name,
 		endpoint:    engine.Endpoint,
 		controlFD:   sidecarControlFD,
 	}

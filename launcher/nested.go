@@ -1,0 +1,57 @@
+package launcher
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// maxAncestors bounds the search for an outer launcher.
+const maxAncestors = 64
+
+// insideLauncher reports whether another launcher supervises this process: then that one's sidecar sees the whole
+// process tree, and a second one would only contend for the endpoint.
+func insideLauncher(self string) bool {
+	own, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	pid := os.Getppid()
+	for range maxAncestors {
+		if pid <= 0 {
+			return false
+		}
+		proc := "/proc/" + strconv.Itoa(pid)
+		if other, err := os.Stat(proc + "/exe"); err == nil && os.SameFile(own, other) {
+			return true
+		}
+		// Another copy of the same program.
+		if exe, err := os.Readlink(proc + "/exe"); err == nil && filepath.Base(exe) == filepath.Base(self) {
+			return true
+		}
+		stat, err := os.ReadFile(proc + "/stat")
+		if err != nil {
+			return false
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			return false
+		}
+		if pid, err = strconv.Atoi(string(fields[1])); err != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// become replaces the launcher by the program, with the dispositions that it was started with.
+func become(p program, environ []string, ignored signalSet) error {
+	ignore(ignored)
+	err := syscall.Exec(p.path, p.argv, environ)
+	if err == syscall.ENOEXEC {
+		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), environ)
+	}
+	return startErrorOf(p.argv[0], err)
+}
