@@ -118,7 +118,16 @@ func orDated(r record, s string) record {
 	if r.start {
 		return r
 	}
-	return record{start: true, text: strings.TrimLeft(s, " \t")}
+	text := strings.TrimLeft(s, " \t")
+	if text != "" && text[0] == '{' { // a structured record to which a log driver added its own time
+		if r, ok := parseJSON(text); ok {
+			return r
+		}
+	}
+	if r, ok := parseLogfmt(text); ok {
+		return r
+	}
+	return record{start: true, text: text}
 }
 
 // fieldLen is the length of the field that s starts with.

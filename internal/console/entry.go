@@ -134,6 +134,8 @@ type openEntry struct {
 	adjacent bool
 	// framed says that the line before was an indented line of a traceback.
 	framed bool
+	// detail says that the line before announces one that belongs to the entry.
+	detail bool
 	// blanks says that blank lines came since the last line of the entry.
 	blanks bool
 	// foreign counts lines of others since the last line of the entry.

@@ -187,6 +187,9 @@ func (e *openEntry) interrupted() bool {
 // takes decides by the entry's kind.
 func (e *openEntry) takes(r record) bool {
 	content := r.text
+	if e.takesDetail(r) {
+		return true
+	}
 	switch e.kind {
 	case kindMessage:
 		return e.takesHeader(content) || e.takesFrame(content)
@@ -209,14 +212,14 @@ func (e *openEntry) takes(r record) bool {
 		}
 		return isHint(content)
 	case kindCUDA:
-		if r.start {
+		if r.start && r.level != levelError {
 			return false
 		}
 		if isIndented(content) || isCUDAPlace(content) || isNativeFrame(content) {
 			e.append(content)
 			return true
 		}
-		return isHint(content)
+		return isHint(content) || e.takesHeader(content)
 	case kindRust:
 		return e.takesPanic(r)
 	case kindMPI:
@@ -229,6 +232,18 @@ func (e *openEntry) takes(r record) bool {
 		return !r.start && isHint(content)
 	}
 	return false
+}
+
+// takesDetail takes further lines of NCCL's text of an error.
+func (e *openEntry) takesDetail(r record) bool {
+	announced := e.detail && e.adjacent
+	e.detail = false
+	if e.kind != kindNative && e.kind != kindLine && !e.closed || !announced && !isErrorDetail(r.text) {
+		return false
+	}
+	e.detail = r.text == lastError
+	e.append(r.text)
+	return true
 }
 
 // isCUDAPlace recognises the last line of llama.cpp's error block: "pool.cu:98: CUDA error".

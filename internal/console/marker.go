@@ -20,7 +20,7 @@ const (
 	kindNative
 	// kindFault is Python's fault handler.
 	kindFault
-	// kindCUDA is a CUDA error block of llama.cpp.
+	// kindCUDA is a CUDA error, which llama.cpp prints as a block.
 	kindCUDA
 	// kindRust is a Rust panic.
 	kindRust
@@ -70,7 +70,7 @@ func openError(r record) opening {
 	default:
 		if special, ok := openMarker(r.text, signs{}); ok {
 			switch special.kind {
-			case kindNative, kindFault, kindRust:
+			case kindNative, kindFault, kindRust, kindCUDA:
 				o.kind = special.kind
 			}
 		}
@@ -176,7 +176,7 @@ func openUnlevelled(r record) (opening, bool) {
 func isEngineFailure(text string) bool {
 	switch text[0] {
 	case 'R':
-		if strings.HasPrefix(text, "Received sigquit from a child process") {
+		if strings.HasPrefix(text, "Received sigquit from a child") {
 			return true
 		}
 	case 'H':
@@ -188,11 +188,16 @@ func isEngineFailure(text string) bool {
 			return true
 		}
 	case 'S':
-		if strings.HasPrefix(text, "Subprocess ") && strings.Contains(text, "crashed with exit code") {
+		if strings.HasPrefix(text, "SIGQUIT received") ||
+			strings.HasPrefix(text, "Subprocess ") && strings.Contains(text, "crashed with exit code") {
+			return true
+		}
+	case 'W':
+		if strings.HasPrefix(text, "Watchdog timeout") {
 			return true
 		}
 	}
-	return strings.Contains(text, "hit an exception")
+	return strings.Contains(text, "hit an exception") || strings.HasPrefix(text, "Scheduler watchdog timeout")
 }
 
 // maxProgram bounds the program part of a command's error line, characters.
@@ -432,7 +437,7 @@ func openProcessReport(text string) (opening, bool) {
 		return opening{kind: kindMPI, message: rest, first: text[:end+1], pid: pid}, true
 	case strings.HasPrefix(rest, "Caught signal "):
 		return opening{kind: kindNative, message: rest, pid: pid}, true
-	case strings.Contains(rest, " UCX  ERROR "):
+	case strings.Contains(rest, " UCX  ERROR "), strings.HasPrefix(rest, "PRTE ERROR: "), strings.HasPrefix(rest, "PMIX ERROR: "):
 		return opening{kind: kindLine, message: rest}, true
 	case strings.HasPrefix(rest, "NVRM: Xid ("), strings.HasPrefix(rest, "Out of memory: Killed process "):
 		return opening{kind: kindLine, message: text}, true

@@ -248,6 +248,9 @@ func parseBracket(line string) (record, bool) {
 		if isTensorRT(inside) {
 			return parseTensorRT(rest)
 		}
+		if name, ok := strings.CutSuffix(inside, " Error"); ok && strings.EqualFold(name, "TensorRT-LLM") {
+			return record{start: true, level: levelError, text: strings.TrimPrefix(rest, " ")}, true
+		}
 	case isDigit(c):
 		if n := dateLen(inside); n > 0 {
 			return parseBracketDate(inside[n:], rest), true

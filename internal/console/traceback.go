@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Sentences by which Python ties two tracebacks together.
+// Sentences by which Python ties two tracebacks together. PyTorch's spawn has "-- Process 1 terminated with ...".
 const (
 	duringHandling = "During handling of the above exception, another exception occurred:"
 	directCause    = "The above exception was the direct cause of the following exception:"
@@ -12,7 +12,8 @@ const (
 
 func isConnector(content string) bool {
 	content = strings.TrimRight(content, " \t")
-	return content == duringHandling || content == directCause
+	return content == duringHandling || content == directCause ||
+		strings.HasPrefix(content, "-- Process ") && strings.HasSuffix(content, " terminated with the following error:")
 }
 
 // exceptionEndings are what the names of exception classes end with.
@@ -84,6 +85,18 @@ func isStandaloneException(text string) bool {
 	}
 	rest := text[colon+1:]
 	return rest != "" && rest[0] == ' ' && !isMetric(rest)
+}
+
+// lastError announces, in NCCL's text of an error, the line that says what happened.
+const lastError = "Last error:"
+
+// isErrorDetail recognises the further lines of NCCL's text of an error.
+func isErrorDetail(content string) bool {
+	if content == lastError {
+		return true
+	}
+	name, _, ok := strings.Cut(content, "Error: ")
+	return ok && strings.HasPrefix(name, "nccl") && nameLen(name) == len(name)
 }
 
 // hints are lines that follow an exception's text and say nothing new.
