@@ -1,34 +1,10 @@
 #!/bin/sh
-# Checks that the libraries ask for nothing newer than glibc 2.17 and for no C++ runtime, and that they load under glibc
-# 2.31's own loader.
+# Checks that the libraries load under glibc 2.31's own loader.
 # usage: gate.sh PACKAGE_CACHE LIBRARY...
 set -eu
 here=$(dirname "$0")
 cache=$1
 shift
-
-for lib in "$@"; do
-	if objdump -T "$lib" | grep -q 'GLIBCXX\|CXXABI'; then
-		echo "gate: $lib needs a C++ runtime" >&2
-		exit 1
-	fi
-	newest=$(objdump -T "$lib" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
-	if [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -1)" != GLIBC_2.17 ]; then
-		echo "gate: $lib needs $newest:" >&2
-		objdump -T "$lib" | grep "$newest" >&2
-		exit 1
-	fi
-	if readelf -d "$lib" | grep NEEDED | grep -vqE 'lib(c|dl|pthread)\.so'; then
-		echo "gate: $lib needs an unexpected library" >&2
-		readelf -d "$lib" | grep NEEDED >&2
-		exit 1
-	fi
-	if ! readelf -d "$lib" | grep -q NODELETE; then
-		echo "gate: $lib is not marked nodelete" >&2
-		exit 1
-	fi
-	echo "gate: $(basename "$lib"): newest symbol $newest"
-done
 
 old=$("$here/fetch.sh" "$cache" bullseye main libc6) || {
 	echo "gate: glibc 2.31 could not be fetched: loading under it was NOT tested"

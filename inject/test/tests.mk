@@ -61,11 +61,14 @@ $(T)/cuda_unlinked: test/programs/cuda_unlinked.cpp $(STUBS)/libcuda.so.1
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@ -Wl,-rpath,$(ROOT)/$(STUBS) $(TESTLIBS)
 $(T)/cupti_test: test/cupti_test.cpp $(TEST_HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@
-CUPTI_PROGRAMS := $(T)/cupti_test $(T)/cuda_program $(T)/cuda_program_minimal $(T)/cuda_program_old_driver $(T)/cuda_unlinked $(STUBS)/libempty.so
+$(T)/cupti_unit_test: test/cupti_unit_test.cpp $(CUPTI) $(TEST_HEADERS) | $(T)
+	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< $(filter-out cupti/injection.cpp,$(CUPTI)) -o $@ $(TESTLIBS)
+CUPTI_PROGRAMS := $(T)/cupti_unit_test $(T)/cupti_test $(T)/cuda_program $(T)/cuda_program_minimal $(T)/cuda_program_old_driver $(T)/cuda_unlinked $(STUBS)/libempty.so
 TEST_PROGRAMS += $(CUPTI_PROGRAMS)
 
 .PHONY: test-cupti
 test-cupti: all $(CUPTI_PROGRAMS)
+	test/real_cupti.sh $(PACKAGES) $(T)/cupti_unit_test
 	$(T)/cupti_test $(ROOT)/$(OUT)/libgraphsignal_cupti.so $(ROOT)/$(T)/cuda_program $(ROOT)/$(T)/cuda_program_minimal \
 		$(ROOT)/$(T)/cuda_program_old_driver $(ROOT)/$(T)/cuda_unlinked $(ROOT)/$(STUBS) $(ROOT)/$(OUT)/libgraphsignal_probe.so
 
@@ -76,6 +79,40 @@ test: all $(TEST_PROGRAMS)
 	$(T)/writer_test
 	$(T)/publisher_test $(ROOT)/$(OUT)/libgraphsignal_probe.so $(ROOT)/$(T)/probe_program $(foreach m,a b c d,$(ROOT)/$(T)/module_$(m).so)
 	$(MAKE) test-cupti
+	$(MAKE) soak SOAK_RECORDS=30000000
+
+# The tests that touch threads and foreign memory, under the sanitizers. ASan's leak check would report what the libraries
+# keep for ever on purpose only if it were not reachable; it is.
+SANITIZED_TESTS := probe_test writer_test cupti_unit_test cuda_sanitized
+define sanitized
+$(BUILD)/$(1)/%: test/%.cpp $$(CUPTI) $$(TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$$(CXX) -std=c++17 -O1 -fno-omit-frame-pointer $(2) $$(TESTFLAGS) $$< $$(filter-out cupti/injection.cpp,$$(CUPTI)) -o $$@ $$(TESTLIBS)
+$(BUILD)/$(1)/cuda_sanitized: test/programs/cuda_program.cpp $$(CUPTI) cupti/testdata/stub_cupti.c cupti/testdata/stub_cuda.c $$(HEADERS)
+	@mkdir -p $$(@D)
+	$$(CC) $(2) $$(STUB_CFLAGS) -Wl,-soname,libcupti.so.12 cupti/testdata/stub_cupti.c -o $$(@D)/libcupti.so.12 -pthread
+	$$(CC) $(2) $$(STUB_CFLAGS) -Wl,-soname,libcuda.so.1 cupti/testdata/stub_cuda.c -o $$(@D)/libcuda.so.1
+	$$(CXX) -std=c++17 -O1 -fno-omit-frame-pointer $(2) $$(TESTFLAGS) -fPIC -shared $$(CUPTI) -o $$(@D)/injection.so $$(TESTLIBS)
+	$$(CXX) -std=c++17 -O1 -fno-omit-frame-pointer $(2) $$(TESTFLAGS) $$< -o $$@ -Wl,--no-as-needed $$(@D)/libcupti.so.12 $$(@D)/libcuda.so.1 \
+		-Wl,-rpath,$$(ROOT)/$$(@D) $$(TESTLIBS)
+$(1): $$(SANITIZED_TESTS:%=$(BUILD)/$(1)/%)
+	test/sanitized.sh $$(ROOT)/$(BUILD)/$(1)
+endef
+$(eval $(call sanitized,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=all))
+$(eval $(call sanitized,tsan,-fsanitize=thread))
+
+# A long run: the program checks that its memory stays flat. The short form is part of the tests.
+SOAK_RECORDS ?= 600000000
+soak: all $(CUPTI_PROGRAMS)
+	test/soak.sh $(ROOT)/$(OUT)/libgraphsignal_cupti.so $(ROOT)/$(T)/cuda_program $(SOAK_RECORDS)
+
+# Everything compiles for aarch64; nothing of it is run here.
+CROSS := aarch64-linux-gnu-
+aarch64:
+	@command -v $(CROSS)g++ >/dev/null || { echo "aarch64: $(CROSS)g++ is not installed (Debian package g++-aarch64-linux-gnu)"; exit 1; }
+	$(MAKE) BUILD=$(BUILD)/aarch64 OUT=$(BUILD)/aarch64/lib CXX=$(CROSS)g++ CC=$(CROSS)gcc all
+	objdump=$(CROSS)objdump test/versions.sh $(BUILD)/aarch64/lib/*.so
 
 gate: all
+	test/versions.sh $(LIBRARIES)
 	test/gate.sh $(PACKAGES) $(LIBRARIES)
