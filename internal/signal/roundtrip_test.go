@@ -148,7 +148,11 @@ func randomNative(random *rand.Rand) series.Distribution {
 // TestRoundTrip builds random signals, sends them through the wire format in another order, and reads back
 // exactly what went in.
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 50
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 7))
 		want, got := newRecorder(t), newRecorder(t)
 		b := NewBuilder("test")
