@@ -194,6 +194,10 @@ func newTree(processes ...workload.Process) *tree {
 func (h *tree) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{component.MustNewID("workload"): h}
 }
+
+func (*tree) EndpointBound(string)             {}
+func (*tree) EndpointBindFailed(string, error) {}
+
 func (*tree) Start(context.Context, component.Host) error { return nil }
 func (*tree) Shutdown(context.Context) error              { return nil }
 
