@@ -66,6 +66,7 @@ func Relay(args []string) int {
 				_ = unix.Dup3(null, out, 0)
 			}
 		}
+		_ = unix.Close(null)
 	}
 	for _, s := range streams {
 		go s.run()
