@@ -43,6 +43,7 @@ func known(v float64) Value { return Value{V: v, OK: true} }
 type series struct {
 	name    string
 	tags    endpoint.Tags
+	profile bool
 	updated int64
 	total   endpoint.Number // counter, or gauge that holds a total
 	count   endpoint.Number // histogram
@@ -116,6 +117,7 @@ func (h *History) Add(doc *endpoint.Document, at time.Time) {
 		key := m.Name + "\x00" + string(m.Type) + "\x00" + m.Tags.String()
 		s := &series{name: m.Name, tags: m.Tags, updated: m.UpdatedNS, total: m.Value, count: m.Stats.Count, sum: m.Stats.Sum}
 		if m.Type == endpoint.Profile {
+			s.profile = true
 			s.takeFrames(m.Frames, previous[key])
 		}
 		r.series[key] = s
@@ -135,7 +137,7 @@ func (h *History) Add(doc *endpoint.Document, at time.Time) {
 func cumulative(m *endpoint.Metric) bool {
 	switch m.Type {
 	case endpoint.Profile:
-		return strings.HasPrefix(m.Name, "cuda_") || strings.HasPrefix(m.Name, "rocm_")
+		return isGPUActivity(m.Name) || isProbe(m.Name)
 	case endpoint.Gauge:
 		return m.Name == unlistedKernels
 	case endpoint.Counter:

@@ -140,6 +140,17 @@ func TestFirstReadHasTotalsOnly(t *testing.T) {
 	}
 }
 
+func TestProbes(t *testing.T) {
+	v := play(t, NewHistory(time.Second), scene.Single, 60, 61)
+	r := row(t, v, Probes, "train_parts data loading")
+	near(t, "time", r.Time, 42e6)
+	near(t, "calls", r.Calls, 4)
+	absent(t, "share of GPU time", r.Share)
+	if v := play(t, NewHistory(0), scene.Serving, 60); v.Tables[Probes].Present {
+		t.Error("probes without any")
+	}
+}
+
 func TestRestartCountsFromZero(t *testing.T) {
 	totals := [][]scene.Frame{{{Name: "gemm_a", Value: 9000, Samples: 90}}, {{Name: "gemm_a", Value: 500, Samples: 5}}}
 	v := play(t, NewHistory(time.Second), func(n int) []byte {

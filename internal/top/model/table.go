@@ -21,15 +21,16 @@ const (
 	Graphs
 	Memory
 	Sync
+	Probes // the workload's own profiles of time
 	tableKinds
 )
 
 // AllTables lists every ranking.
-var AllTables = []TableKind{Kernels, Graphs, Memory, Sync}
+var AllTables = []TableKind{Kernels, Graphs, Memory, Sync, Probes}
 
 // Title names a ranking.
 func (k TableKind) Title() string {
-	return [...]string{"kernels", "graph replays", "memory transfers", "host synchronization"}[k]
+	return [...]string{"kernels", "graph replays", "memory transfers", "host synchronization", "probes"}[k]
 }
 
 // source is one profile of a ranking.
@@ -48,6 +49,38 @@ var sources = [tableKinds][]source{
 		{metric: "rocm_memcpy_nanoseconds", prefix: "copy ", bytes: "rocm_memcpy_bytes"},
 	},
 	Sync: {{metric: "cuda_sync_nanoseconds"}, {metric: "rocm_sync_nanoseconds"}},
+	// Probes have names of their own: see sourcesOf.
+}
+
+// gpuTime reports whether a ranking's time is time of GPUs, of which there is a share.
+func (k TableKind) gpuTime() bool { return k != Sync && k != Probes }
+
+const nanoseconds = "_nanoseconds"
+
+// isProbe reports whether a profile is one of the workload's own.
+func isProbe(name string) bool {
+	return strings.HasSuffix(name, nanoseconds) && !isGPUActivity(name)
+}
+
+func isGPUActivity(name string) bool {
+	return strings.HasPrefix(name, "cuda_") || strings.HasPrefix(name, "rocm_")
+}
+
+func sourcesOf(kind TableKind, r *read) []source {
+	if kind != Probes {
+		return sources[kind]
+	}
+	seen := make(map[string]bool)
+	for _, s := range r.series {
+		if s.profile && isProbe(s.name) {
+			seen[s.name] = true
+		}
+	}
+	var out []source
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		out = append(out, source{metric: name, prefix: strings.TrimSuffix(name, nanoseconds) + " "})
+	}
+	return out
 }
 
 // Table is one ranking, most time first.
@@ -55,9 +88,9 @@ type Table struct {
 	Kind     TableKind
 	Present  bool // the document has a profile for it, empty or not
 	Rows     []Row
-	Time     Value // ns of GPU (or, for synchronization, host) time per second, over all rows
+	Time     Value // ns of GPU (for synchronization host, for probes their own) time per second, over all rows
 	Total    float64
-	Share    Value // of the GPUs' time; not for synchronization
+	Share    Value // of the GPUs' time; not for synchronization and probes
 	Unlisted Value // ns per second, or ns in all without a window, of kernels beyond those that the profile lists
 }
 
@@ -119,7 +152,7 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 		windowCalls, windowTime = map[string]float64{}, map[string]float64{}
 	}
 	unknownCalls := make(map[string]bool)
-	for _, src := range sources[kind] {
+	for _, src := range sourcesOf(kind, last) {
 		for _, key := range slices.Sorted(maps.Keys(last.series)) {
 			s := last.series[key]
 			if s.name != src.metric {
@@ -172,7 +205,7 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 				r.Mean = known(windowTime[id] / windowCalls[id])
 			}
 		}
-		if kind != Sync && base != nil && gpus > 0 {
+		if kind.gpuTime() && base != nil && gpus > 0 {
 			r.Share = known(r.Time.V / 1e9 / float64(gpus))
 		}
 		t.Total += r.Total
@@ -183,7 +216,7 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 	}
 	if base != nil && t.Present {
 		t.Time.OK = true
-		if kind != Sync && gpus > 0 {
+		if kind.gpuTime() && gpus > 0 {
 			t.Share = known(t.Time.V / 1e9 / float64(gpus))
 		}
 	}

@@ -307,9 +307,12 @@ func Serving(tick int) []byte {
 	return d.JSON()
 }
 
-// Single is a PyTorch loop on one GPU, without an engine or errors.
+// Single is a PyTorch loop on one GPU with a probe, without an engine or errors.
 func Single(tick int) []byte {
 	d := New(tick)
+	d.Profile("train_parts_nanoseconds", map[string]string{"process.pid": "4242"}, []Frame{
+		{"forward", uint64(tick) * 310_000_000, uint64(tick) * 4}, {"data loading", uint64(tick) * 42_000_000, uint64(tick) * 4},
+	})
 	d.Process(4242, 0, "python train.py", 1)
 	d.GPU(0, Load(0, tick))
 	return d.JSON()

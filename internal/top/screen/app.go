@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/graphsignal/graphsignal-collector/internal/top/endpoint"
 	"github.com/graphsignal/graphsignal-collector/internal/top/model"
@@ -132,10 +133,15 @@ func (a *app) take(m readMsg) {
 
 // refresh computes the view from what was read.
 func (a *app) refresh() {
-	if v, ok := a.history.View(); ok {
-		a.view, a.ready = v, true
-		a.selectRows()
+	v, ok := a.history.View()
+	if !ok {
+		return
 	}
+	if !a.ready && !v.Tables[model.Kernels].Present && v.Tables[model.Probes].Present {
+		a.kind = model.Probes // a workload without a GPU
+	}
+	a.view, a.ready = v, true
+	a.selectRows()
 }
 
 // selectRows applies the filter and keeps the cursor on its frame.
@@ -220,6 +226,8 @@ func (a *app) key(m tea.KeyPressMsg) tea.Cmd {
 		a.show(model.Memory)
 	case "s":
 		a.show(model.Sync)
+	case "o":
+		a.show(model.Probes)
 	case "/":
 		a.editing = true
 	case "p":
@@ -498,7 +506,7 @@ func (a *app) emptyText() string {
 	case a.filter != "" && len(a.view.Tables[a.kind].Rows) > 0:
 		return "nothing matches the filter"
 	case !a.view.Tables[a.kind].Present:
-		return "not measured: no GPU profile in the document"
+		return "not measured: the document has no such profile"
 	case a.kind == model.Graphs && a.view.Header.GraphTrace == "node":
 		return "empty: with graph trace node, the kernels of graphs are under [k]ernels"
 	}
@@ -539,17 +547,18 @@ func helpText(l layout) []line {
 	var out []line
 	for _, h := range [][2]string{
 		{"", "Keys"},
-		{"up down pgup pgdown home end", "select a row"},
+		{"up, down", "select a row; pgup pgdown home end go further"},
 		{"enter", "details of the row: symbol, totals since the start, processes; esc goes back"},
 		{"k g m s", "kernels, CUDA graph replays, memory transfers, host synchronization"},
+		{"o", "the workload's own probes that measure time"},
 		{"/", "filter rows by name, kind or symbol; esc clears the filter"},
 		{"+ -", "longer or shorter window"},
 		{"p", "pause: keep the picture while reading goes on"},
-		{"q ctrl-c", "quit"},
+		{"q, ctrl-c", "quit"},
 		{"", ""},
 		{"", "Columns"},
 		{"share", "time in the window / (window x GPUs); streams that overlap can exceed 100 %"},
-		{"time/s, calls/s", "time spent and calls made per second of the window"},
+		{"time/s", "time spent per second of the window; calls/s: calls made"},
 		{"mean", "time per call in the window"},
 		{"total", "since the profiler's start"},
 		{"p50/p95", "of engine latencies: since the engine's start, upper bounds of histogram bins"},
@@ -560,7 +569,14 @@ func helpText(l layout) []line {
 			out = append(out, line{{title, h[1]}})
 			continue
 		}
-		out = append(out, line{{strong, "  " + left(h[0], 30)}, {normal, h[1]}})
+		const label = 14
+		for i, part := range strings.Split(ansi.Wordwrap(h[1], max(10, l.width-label-2), ""), "\n") {
+			name := h[0]
+			if i > 0 {
+				name = ""
+			}
+			out = append(out, line{{strong, "  " + left(name, label)}, {normal, part}})
+		}
 	}
 	return l.fitAll(out)
 }

@@ -342,9 +342,12 @@ func (l layout) tabs(v model.View, active model.TableKind) line {
 	names := []struct {
 		kind    model.TableKind
 		key, of string
-	}{{model.Kernels, "k", "ernels"}, {model.Graphs, "g", "raphs"}, {model.Memory, "m", "emory"}, {model.Sync, "s", "ync"}}
+	}{{model.Kernels, "k", "ernels"}, {model.Graphs, "g", "raphs"}, {model.Memory, "m", "emory"}, {model.Sync, "s", "ync"}, {model.Probes, "o", "wn probes"}}
 	var out line
 	for _, n := range names {
+		if n.kind == model.Probes && !v.Tables[n.kind].Present {
+			continue // few workloads have any
+		}
 		text := "[" + n.key + "]" + n.of + " " + weight(v.Tables[n.kind])
 		s := dim
 		if n.kind == active {
@@ -371,30 +374,35 @@ func weight(t model.Table) string {
 	return nanos(model.Value{V: t.Total, OK: true})
 }
 
-// groups is kernel time by category, in one line.
+// groups is kernel time by category, in one line: as many as fit.
 func (l layout) groups(list []model.Group) line {
 	var out line
+	room := l.width
 	for _, g := range list {
 		if g.Share.V < 0.001 {
 			continue
 		}
-		if len(out) > 0 {
-			out = append(out, span{normal, blank})
-		}
-		name := string(g.Category)
+		name, share := string(g.Category), " "+percent(g.Share)
 		if l.width < wide {
 			name = g.Category.Abbreviation()
 		}
-		out = append(out, span{categoryStyles[g.Category], name}, span{normal, " " + percent(g.Share)})
+		if room -= width(name + share); room < 0 {
+			break
+		}
+		if len(out) > 0 {
+			out = append(out, span{normal, blank})
+		}
+		room -= len(blank)
+		out = append(out, span{categoryStyles[g.Category], name}, span{normal, share})
 	}
-	return out.fit(l.width, l.glyphs)
+	return out
 }
 
 // tableColumns are the number columns of a ranking.
 func (l layout) tableColumns(kind model.TableKind, rated bool) []column {
 	big := l.width >= 100
 	var c []column
-	if kind != model.Sync {
+	if kind != model.Sync && kind != model.Probes {
 		c = append(c, column{"share", 6, false})
 	}
 	if rated || big {
@@ -568,7 +576,7 @@ func (l layout) details(v model.View, kind model.TableKind, r model.Row) []line 
 	}
 	if v.Span.Rated() {
 		text := fmt.Sprintf("%s/s  %s calls/s  mean %s", nanos(r.Time), count(r.Calls), nanos(r.Mean))
-		if kind != model.Sync {
+		if r.Share.OK {
 			text = "share of GPU time " + percent(r.Share) + "  " + text
 		}
 		if r.Bytes.OK {

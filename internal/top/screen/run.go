@@ -41,8 +41,13 @@ func Run(ctx context.Context, o Options) int {
 	default:
 		err = interactive(ctx, o, t)
 	}
-	if err == nil || errors.Is(err, context.Canceled) {
+	switch {
+	case err == nil:
 		return 0
+	case errors.Is(err, context.Canceled) && !o.Once:
+		return 0 // ending it is how one leaves the view
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted before the page was complete")
 	}
 	_, _ = fmt.Fprintf(o.Stderr, "graphsignal-top: %s\n", t.glyphs.clean(err.Error()))
 	return 1
@@ -189,7 +194,12 @@ func pause(ctx context.Context, d time.Duration) error {
 func interactive(ctx context.Context, o Options, t terminal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := tea.NewProgram(newApp(ctx, o.Client, o.Window, t.glyphs),
+	return runProgram(ctx, newApp(ctx, o.Client, o.Window, t.glyphs), o, t)
+}
+
+// runProgram owns the terminal until the model ends, and gives it back as it was, also after a panic.
+func runProgram(ctx context.Context, m tea.Model, o Options, t terminal) error {
+	p := tea.NewProgram(m,
 		tea.WithContext(ctx),
 		tea.WithOutput(o.Stdout),
 		tea.WithEnvironment(o.Environ),
