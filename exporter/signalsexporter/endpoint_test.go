@@ -314,8 +314,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	_, err = io.WriteString(conn, "GET /signals HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
-	_, err = conn.Read(make([]byte, 1)) // the reply has begun
-	require.NoError(t, err)
+	_, _ = conn.Read(make([]byte, 1)) // the reply has begun, or is cut off already
 	require.Eventually(t, func() bool { return r.endpoint.open.Load() == 0 }, 10*time.Second, time.Millisecond)
 	assert.Equal(t, `{"status": "ok"}`, func() string { _, body := r.do("GET", "/health"); return body }())
 }
