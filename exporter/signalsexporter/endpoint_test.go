@@ -153,7 +153,7 @@ func TestBindConflict(t *testing.T) {
 	e := newExporter(set, cfg, hub, time.Now)
 	e.users, e.release = 1, func() {}
 	require.NoError(t, e.Start(context.Background(), h), "the pipelines go on without an endpoint")
-	require.Equal(t, []string{"bind_failed " + address + ": address already in use"}, h.events)
+	require.Equal(t, []string{"bind_failed " + address + ": address already in use"}, h.log())
 
 	// A few attempts fail before the address is free.
 	time.AfterFunc(250*time.Millisecond, func() { _ = taken.Close() })
@@ -163,7 +163,7 @@ func TestBindConflict(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("not bound")
 	}
-	assert.Len(t, h.events, 2, "later failures are no events")
+	assert.Len(t, h.log(), 2, "later failures are no events")
 	resp, err := http.Get("http://" + address + "/signals")
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)
@@ -195,8 +195,8 @@ func TestOtherBindFailures(t *testing.T) {
 		e := newExporter(exportertest.NewNopSettings(metadata.Type), cfg, &selflog.Hub{}, time.Now)
 		e.users, e.release = 1, func() {}
 		require.NoError(t, e.Start(context.Background(), h))
-		require.Len(t, h.events, 1)
-		assert.Contains(t, h.events[0], "bind_failed "+address+": ")
+		require.Len(t, h.log(), 1)
+		assert.Contains(t, h.log()[0], "bind_failed "+address+": ")
 		require.NoError(t, e.Shutdown(context.Background()))
 	}
 }

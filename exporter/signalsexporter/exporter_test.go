@@ -113,7 +113,7 @@ func TestOneInstance(t *testing.T) {
 	h := newHost()
 	require.NoError(t, metrics.Start(ctx, h))
 	require.NoError(t, logs.Start(ctx, h))
-	assert.Len(t, h.events, 1, "started once")
+	assert.Len(t, h.log(), 1, "started once")
 
 	b := signal.NewBuilder("test")
 	b.Resource(nil, nil).Gauge("g", nil, series.Int(1), 0, 1<<62)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,13 @@ func (h *host) GetExtensions() map[component.ID]component.Component {
 
 func (*host) Start(context.Context, component.Host) error { return nil }
 func (*host) Shutdown(context.Context) error              { return nil }
+
+// log returns the events so far.
+func (h *host) log() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
 
 func (h *host) EndpointBound(address string) {
 	h.mu.Lock()
