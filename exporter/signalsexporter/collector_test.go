@@ -123,7 +123,7 @@ service:
 		return err == nil && strings.Contains(string(body), `"message": "first"`) && strings.Contains(string(body), `"name": "first"`)
 	}, 20*time.Second, 10*time.Millisecond)
 	assert.Contains(t, string(body), `"context": {"host.name": "gpu-07", "team_name": "Infra"}`)
-	assert.Contains(t, string(body), `Graphsignal 0.1.0: A source is strange (2 times in a minute)`, "the Collector's own warnings, folded")
+	assert.Contains(t, string(body), `Graphsignal 0.1.0: A source is strange (`, "the Collector's own warnings, folded")
 
 	collector.Shutdown()
 	select {
