@@ -96,7 +96,7 @@ type running struct {
 
 const startTime = 1790000000123456789
 
-// start runs an exporter whose clock stands at startTime and whose replies are never behind.
+// start runs an exporter whose clock stands at startTime and which renders as often as it may.
 func start(t testing.TB, change func(*Config)) *running {
 	t.Helper()
 	cfg := createDefaultConfig().(*Config)

@@ -19,7 +19,14 @@ import (
 // parts are the three arrays of a document, as they were sent.
 type parts struct{ metrics, errors, resources string }
 
+// get reads the document as of now: a request alone may get one that is just being replaced.
 func (r *running) get() parts {
+	r.t.Helper()
+	r.document.refresh(true)
+	return r.read()
+}
+
+func (r *running) read() parts {
 	r.t.Helper()
 	resp, body := r.do(http.MethodGet, "/signals")
 	require.Equal(r.t, http.StatusOK, resp.StatusCode)
