@@ -155,13 +155,14 @@ func (l *lineCutter) cut(records, data []byte, now int64) ([]byte, int) {
 		data = data[end+1:]
 		switch {
 		case by == '\r' && len(l.part) == 0:
-			// The start of a progress bar's next state.
+			// The start of a progress bar's next state, or an empty line with both ends.
 		case by == '\n' && l.afterReturn && len(l.part) == 0:
 			// The line ended already.
+			l.afterReturn = false
 		default:
 			emit()
+			l.afterReturn = by == '\r'
 		}
-		l.afterReturn = by == '\r'
 	}
 	return records, lines
 }
