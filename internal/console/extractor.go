@@ -29,6 +29,7 @@ func NewExtractor(emit func(now time.Time, e Entry)) *Extractor {
 }
 
 // Line takes one line of a stream. ts is when the launcher read it, epoch nanoseconds; now is the caller's clock.
+// It keeps no part of its arguments, which may be overwritten afterwards.
 func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 	w, content := splitWorker(cleanLine(line))
 	var r record

@@ -27,7 +27,7 @@ func NewParser(oom OOMCounter, emit func(Entry)) *Parser {
 	return p
 }
 
-// Record takes one record; now is the caller's clock.
+// Record takes one record; now is the caller's clock. It keeps no part of the record's strings.
 func (p *Parser) Record(now time.Time, r Record) {
 	switch r.Kind {
 	case KindLine:

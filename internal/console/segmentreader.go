@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,13 +25,15 @@ const (
 	maxRecord = 1 << 20
 	// maxNames bounds the names looked at in the directory.
 	maxNames = 4096
+	// maxSegments bounds the segments held open, and so the memory of those that were deleted meanwhile.
+	maxSegments = 4
 )
 
 // ReadStats counts what a SegmentReader could not use.
 type ReadStats struct {
 	// Malformed records were skipped.
 	Malformed uint64
-	// LostSegments were deleted before they were read.
+	// LostSegments were deleted before they were read, or came faster than they were read.
 	LostSegments uint64
 	// Refused files of a segment's name are no regular files of ours.
 	Refused uint64
@@ -73,9 +76,9 @@ func (r *SegmentReader) Close() {
 }
 
 // Read hands every new record to sink, up to the last complete one. A missing directory has none. It stops early when
-// ctx is done, and then goes on at the next call.
+// ctx is done, and then goes on at the next call. A record's strings are overwritten after sink has returned.
 func (r *SegmentReader) Read(ctx context.Context, sink func(Record)) error {
-	if err := r.openNew(); err != nil {
+	if err := r.Open(); err != nil {
 		return err
 	}
 	for len(r.files) > 0 {
@@ -107,8 +110,9 @@ func (r *SegmentReader) drop() {
 	r.files = slices.Delete(r.files, 0, 1)
 }
 
-// openNew opens the segments that came since the last call, in their order.
-func (r *SegmentReader) openNew() error {
+// Open opens the segments that came since the last call, in their order, without reading them: what is open cannot
+// be lost by its deletion. Read does it too.
+func (r *SegmentReader) Open() error {
 	dir, err := os.OpenFile(r.dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -146,6 +150,10 @@ func (r *SegmentReader) openNew() error {
 			continue
 		}
 		r.files = append(r.files, &segment{seq: seq, file: file})
+		if len(r.files) > maxSegments {
+			r.stats.LostSegments++
+			r.drop()
+		}
 	}
 	return nil
 }
@@ -201,8 +209,8 @@ func (r *SegmentReader) drain(ctx context.Context, s *segment, sink func(Record)
 		end := bytes.LastIndexByte(r.buf[:n], '\n')
 		switch {
 		case end >= 0:
-			// One copy for all records of the chunk: what is kept of them is cloned.
-			r.records(s, string(r.buf[:end]), sink)
+			// Not copied: the records' strings are good until sink returns, and the buffer is not written before.
+			r.records(s, unsafe.String(unsafe.SliceData(r.buf), end), sink)
 			s.offset += int64(end) + 1
 		case n < len(r.buf):
 			return nil // a record that is still being written

@@ -82,6 +82,19 @@ func TestRotation(t *testing.T) {
 	assert.Equal(t, ReadStats{LostSegments: 3}, r.Stats())
 }
 
+// TestOpen: segments that were opened in time survive their deletion, up to a bound.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	r := newReader(t, dir)
+	for seq := range 6 {
+		appendTo(t, segmentPath(dir, seq), lineJSON(seq, "a"))
+		require.NoError(t, r.Open())
+		require.NoError(t, os.Remove(segmentPath(dir, seq)))
+	}
+	assert.Equal(t, []int64{2, 3, 4, 5}, read(t, r))
+	assert.Equal(t, ReadStats{LostSegments: 2}, r.Stats())
+}
+
 func TestMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	r := newReader(t, dir)

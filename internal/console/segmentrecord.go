@@ -78,7 +78,7 @@ func decodeRecord(s string) (Record, error) {
 	return r, nil
 }
 
-// decodeLine decodes a line record exactly as the launcher lays it out, with no escapes in the line: nearly all.
+// decodeLine decodes a line record exactly as the launcher lays it out: nearly all.
 func decodeLine(s string) (Record, bool) {
 	const begin, stream, text, end = `{"ts":`, `,"stream":"`, `","line":"`, `"}`
 	if !strings.HasPrefix(s, begin) || !strings.HasSuffix(s, end) {
@@ -96,8 +96,8 @@ func decodeLine(s string) (Record, bool) {
 	if rest = rest[len(StreamStdout):]; len(rest) < len(text)+len(end) || rest[:len(text)] != text {
 		return Record{}, false
 	}
-	r.Line = rest[len(text) : len(rest)-len(end)]
-	return r, strings.IndexByte(r.Line, '"') < 0 && strings.IndexByte(r.Line, '\\') < 0
+	r.Line, ok = unescape(rest[len(text) : len(rest)-len(end)])
+	return r, ok
 }
 
 // unmarshalRecord decodes by the library: the way for whatever scanRecord does not understand.
@@ -223,70 +223,67 @@ func scanString(s string) (value, rest string, ok bool) {
 		return "", s, false
 	}
 	s = s[1:]
-	end := strings.IndexByte(s, '"')
-	if end < 0 {
-		return "", s, false
+	for end := 0; ; end++ {
+		i := strings.IndexByte(s[end:], '"')
+		if i < 0 {
+			return "", s, false
+		}
+		end += i
+		backslashes := 0
+		for backslashes < end && s[end-1-backslashes] == '\\' {
+			backslashes++
+		}
+		if backslashes%2 == 0 {
+			value, ok = unescape(s[:end])
+			return value, s[end+1:], ok
+		}
 	}
-	if strings.IndexByte(s[:end], '\\') < 0 {
-		return s[:end], s[end+1:], true
-	}
-	return unescape(s)
 }
 
-// unescape decodes the rest of a string literal that has escapes.
-func unescape(s string) (value, rest string, ok bool) {
+// escapes maps the letter of a two-character escape, the quote's apart, to what it stands for.
+var escapes = [256]byte{'\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// unescape decodes the inside of a string literal.
+func unescape(s string) (string, bool) {
+	quotes := strings.Count(s, `"`)
+	i := strings.IndexByte(s, '\\')
+	if i < 0 {
+		return s, quotes == 0
+	}
 	var b strings.Builder
-	b.Grow(min(len(s), maxLine))
-	for {
-		i := 0
-		for i < len(s) && s[i] != '"' && s[i] != '\\' {
-			i++
-		}
-		if i == len(s) {
-			return "", s, false
-		}
+	b.Grow(len(s))
+	for ; i >= 0; i = strings.IndexByte(s, '\\') {
 		b.WriteString(s[:i])
-		if s[i] == '"' {
-			return b.String(), s[i+1:], true
-		}
-		if i+1 >= len(s) {
-			return "", s, false
+		if i+1 == len(s) {
+			return "", false
 		}
 		c := s[i+1]
 		s = s[i+2:]
-		switch c {
-		case '"', '\\', '/':
-			b.WriteByte(c)
-		case 'b':
-			b.WriteByte('\b')
-		case 'f':
-			b.WriteByte('\f')
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 't':
-			b.WriteByte('\t')
-		case 'u':
+		switch {
+		case c == '"':
+			b.WriteByte('"')
+			quotes--
+		case escapes[c] != 0:
+			b.WriteByte(escapes[c])
+		case c == 'u':
 			r, n := hexRune(s)
 			if n == 0 {
-				return "", s, false
+				return "", false
 			}
 			s = s[n:]
 			if utf16.IsSurrogate(r) {
-				pair := rune(utf8.RuneError)
-				if low, n := surrogate(s); n > 0 {
-					if pair = utf16.DecodeRune(r, low); pair != utf8.RuneError {
-						s = s[n:]
-					}
+				low, n := surrogate(s)
+				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+					s = s[n:]
 				}
-				r = pair
 			}
 			b.WriteRune(r)
 		default:
-			return "", s, false
+			return "", false
 		}
 	}
+	b.WriteString(s)
+	return b.String(), quotes == 0 // each quote was escaped
 }
 
 // hexRune reads four hexadecimal digits.

@@ -87,8 +87,7 @@ func mayBeErrorObject(line string) bool {
 		switch rest[0] {
 		case '"':
 			rest = rest[1:]
-			end := strings.IndexByte(rest, '"')
-			if end >= 0 && levelOfAnyCase(rest[:end]) == levelError {
+			if n := wordLen(rest); n < len(rest) && rest[n] == '"' && levelOfAnyCase(rest[:n]) == levelError {
 				return true
 			}
 		case '4', '5', '6':
@@ -97,6 +96,23 @@ func mayBeErrorObject(line string) bool {
 			}
 		}
 	}
+}
+
+// wordLen is the length of the word that s starts with if it can be a level of error or more, else 0.
+func wordLen(s string) int {
+	if s == "" {
+		return 0
+	}
+	switch s[0] | 0x20 {
+	case 'e', 'c', 'f', 'p', 'd', 'a', 's':
+	default:
+		return 0
+	}
+	n := 1
+	for n < len(s) && n <= maxLevelWord && isWord(s[n]) {
+		n++
+	}
+	return n
 }
 
 func objectLevel(object map[string]any) level {

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,4 +97,34 @@ func TestTranscripts(t *testing.T) {
 	t.Logf("%d entries, precision %.3f, recall %.3f", found, precision, recall)
 	assert.Equal(t, 1.0, precision)
 	assert.Equal(t, 1.0, recall)
+}
+
+// TestTranscriptsFromSegments: by way of files, with a buffer that is overwritten all the time, comes out the same.
+func TestTranscriptsFromSegments(t *testing.T) {
+	paths, err := filepath.Glob("testdata/transcripts/*/*.txt")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	now := time.Unix(1000, 0)
+	var want, got []Entry
+	direct := NewParser(nil, func(e Entry) { want = append(want, e) })
+	fromFile := NewParser(nil, func(e Entry) { got = append(got, e) })
+	reader := newReader(t, dir)
+	reader.buf = make([]byte, 700)
+	for i, path := range paths {
+		records, _ := readTranscript(t, path)
+		var segment strings.Builder
+		for _, r := range records {
+			text, err := json.Marshal(r.Line)
+			require.NoError(t, err)
+			fmt.Fprintf(&segment, `{"ts":%d,"stream":"%s","line":%s}`+"\n", r.Time, r.Stream, text)
+			direct.Record(now, r)
+		}
+		appendTo(t, segmentPath(dir, i), segment.String())
+		require.NoError(t, reader.Read(context.Background(), func(r Record) { fromFile.Record(now, r) }))
+		now = now.Add(time.Minute)
+		direct.Expire(now)
+		fromFile.Expire(now)
+	}
+	require.Greater(t, len(want), 100)
+	assert.Equal(t, want, got)
 }

@@ -2,78 +2,104 @@ package consolereceiver
 
 import (
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// dirWatch wakes its owner when something changes in a directory, at most once in minInterval. Writes in between only
-// lengthen the kernel's queue by what does not repeat its last event, so a busy writer costs little.
+// dirWatch wakes its owner when something changes in a directory.
 type dirWatch struct {
-	dir  string
-	file *os.File
-	wake chan struct{}
-	stop chan struct{}
-	done chan struct{}
+	// created tells of new files at once, so that they can be opened before they are gone again.
+	created chan struct{}
+	// changed tells of writes, at most once in minInterval. Writes in between only lengthen the kernel's queue by what
+	// does not repeat its last event, so a busy writer costs little.
+	changed chan struct{}
+
+	dir     string
+	watches []*inotify
+	stop    chan struct{}
+	done    sync.WaitGroup
 }
 
-// newDirWatch starts watching dir as soon as it exists. Where the kernel has no watch to give, there is no waking.
+// inotify is one kernel queue of events of the directory.
+type inotify struct {
+	file *os.File
+	mask uint32
+}
+
+// newDirWatch starts watching dir as soon as it exists. Where the kernel has no watch to give, there is no waking;
+// the error says so, and the dirWatch can be used all the same.
 func newDirWatch(dir string) (*dirWatch, error) {
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	w := &dirWatch{dir: dir, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	if err != nil {
-		close(w.done)
-		return w, os.NewSyscallError("inotify_init1", err)
+	w := &dirWatch{
+		created: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		dir: dir, stop: make(chan struct{}),
 	}
-	w.file = os.NewFile(uintptr(fd), "inotify")
-	w.ensure()
-	go w.run()
+	for _, source := range []struct {
+		mask  uint32
+		wake  chan struct{}
+		pause time.Duration
+	}{
+		{unix.IN_CREATE | unix.IN_MOVED_TO, w.created, 0},
+		{unix.IN_MODIFY, w.changed, minInterval},
+	} {
+		fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+		if err != nil {
+			return w, os.NewSyscallError("inotify_init1", err)
+		}
+		i := &inotify{file: os.NewFile(uintptr(fd), "inotify"), mask: source.mask}
+		w.watches = append(w.watches, i)
+		i.ensure(dir)
+		w.done.Go(func() { i.run(source.wake, source.pause, w.stop) })
+	}
 	return w, nil
 }
 
 // ensure watches the directory that has the name now; doing it again changes nothing.
 func (w *dirWatch) ensure() {
-	if w.file == nil {
-		return
+	for _, i := range w.watches {
+		i.ensure(w.dir)
 	}
-	conn, err := w.file.SyscallConn()
+}
+
+func (i *inotify) ensure(dir string) {
+	conn, err := i.file.SyscallConn()
 	if err != nil {
-		return
+		return // closed
 	}
 	// A directory that does not exist yet is tried again at the next poll.
 	_ = conn.Control(func(fd uintptr) {
-		_, _ = unix.InotifyAddWatch(int(fd), w.dir,
-			unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW)
+		_, _ = unix.InotifyAddWatch(int(fd), dir, i.mask|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW)
 	})
 }
 
-func (w *dirWatch) run() {
-	defer close(w.done)
+// run wakes for events, with a pause after each time.
+func (i *inotify) run(wake chan<- struct{}, pause time.Duration, stop <-chan struct{}) {
 	events := make([]byte, 16<<10)
-	pause := time.NewTimer(minInterval)
-	defer pause.Stop()
 	for {
-		if _, err := w.file.Read(events); err != nil {
+		if _, err := i.file.Read(events); err != nil {
 			return // closed
 		}
 		select {
-		case w.wake <- struct{}{}:
+		case wake <- struct{}{}:
 		default: // the owner has not yet seen the last one
 		}
-		pause.Reset(minInterval)
+		if pause == 0 {
+			continue
+		}
 		select {
-		case <-w.stop:
+		case <-stop:
 			return
-		case <-pause.C:
+		case <-time.After(pause):
 		}
 	}
 }
 
-// close ends the watch and waits for its goroutine.
+// close ends the watch and waits for its goroutines.
 func (w *dirWatch) close() {
 	close(w.stop)
-	if w.file != nil {
-		w.file.Close()
+	for _, i := range w.watches {
+		i.file.Close()
 	}
-	<-w.done
+	w.done.Wait()
 }

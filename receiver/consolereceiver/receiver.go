@@ -103,7 +103,10 @@ func (r *consoleReceiver) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.watch.wake:
+		case <-r.watch.created:
+			r.open()
+			continue
+		case <-r.watch.changed:
 		case <-timer.C:
 			r.watch.ensure()
 		}
@@ -126,18 +129,28 @@ func (r *consoleReceiver) wait(now time.Time) time.Duration {
 	return wait
 }
 
+// open takes hold of new segments before the launcher deletes them.
+func (r *consoleReceiver) open() { r.note(r.reader.Open()) }
+
 // read takes the new records of the segments.
 func (r *consoleReceiver) read(ctx context.Context) {
 	now := time.Now()
 	err := r.reader.Read(ctx, func(record console.Record) { r.parser.Record(now, record) })
+	if ctx.Err() == nil {
+		r.note(err)
+	}
+	r.tell()
+}
+
+// note logs an error of reading once.
+func (r *consoleReceiver) note(err error) {
 	switch {
 	case err == nil:
 		r.lastError = ""
-	case ctx.Err() == nil && err.Error() != r.lastError:
+	case err.Error() != r.lastError:
 		r.lastError = err.Error()
 		r.logger.Warn("Console output cannot be read", zap.Error(err))
 	}
-	r.tell()
 }
 
 // tell logs what was lost since the last time.

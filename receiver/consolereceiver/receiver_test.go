@@ -327,10 +327,28 @@ func TestFewReads(t *testing.T) {
 	for wakes < 5 {
 		write(t, dir, 0, line(1, "stderr", "x"))
 		select {
-		case <-w.wake:
+		case <-w.changed:
 			wakes++
 		default:
 		}
 	}
 	assert.GreaterOrEqual(t, time.Since(begin), 4*minInterval)
+}
+
+// TestCreated: new segments are told of at once, again and again, also in a directory that came later.
+func TestCreated(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	w, err := newDirWatch(dir)
+	require.NoError(t, err)
+	defer w.close()
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	w.ensure()
+	for seq := range 20 {
+		write(t, dir, seq, line(1, "stderr", "x"))
+		select {
+		case <-w.created:
+		case <-time.After(within):
+			t.Fatal("no wake for segment", seq)
+		}
+	}
 }
