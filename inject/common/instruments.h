@@ -34,6 +34,9 @@ class Profile {
   uint64_t write(Json& out) const;
 
   uint32_t frames() const { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE); }
+  // Name of a frame, which stays valid for ever.
+  const char* name(uint32_t frame) const { return frames_[frame].name; }
+  uint32_t length(uint32_t frame) const { return frames_[frame].length; }
   // Totals of a frame, for tests and callers that publish them otherwise.
   uint64_t value(uint32_t frame) const { return __atomic_load_n(&frames_[frame].value, __ATOMIC_RELAXED); }
   uint64_t samples(uint32_t frame) const { return __atomic_load_n(&frames_[frame].samples, __ATOMIC_RELAXED); }

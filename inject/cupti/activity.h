@@ -43,6 +43,9 @@ class Activity {
     bool named;
   };
 
+  void note_graph() {
+    if (!graphs_seen()) __atomic_store_n(&graphs_seen_, true, __ATOMIC_RELAXED);
+  }
   uint8_t* next(uint8_t* buffer, size_t valid, uint8_t* record);
   bool add_record(const uint8_t* record, size_t available);
   bool duration(uint64_t start, uint64_t end, uint64_t* ns);

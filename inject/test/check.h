@@ -61,6 +61,14 @@ inline bool eventually(double seconds, const std::function<bool()>& condition) {
   return condition();
 }
 
+// Keeps an object that lives for ever, as most do in the libraries, where the leak check sees it.
+template <typename T>
+T* keep(T* object) {
+  static std::vector<void*>& all = *new std::vector<void*>;
+  all.push_back(object);
+  return object;
+}
+
 inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream all;

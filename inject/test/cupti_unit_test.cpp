@@ -130,7 +130,7 @@ TEST(graph_names) {
 }
 
 TEST(buffers) {
-  BufferPool& pool = *new BufferPool;
+  BufferPool& pool = *test::keep(new BufferPool);
   CHECK(pool.start());
   std::set<uint8_t*> out;
   size_t size = 0;
@@ -161,7 +161,7 @@ TEST(buffers) {
 }
 
 TEST(buffers_under_contention) {
-  BufferPool& pool = *new BufferPool;
+  BufferPool& pool = *test::keep(new BufferPool);
   CHECK(pool.start());
   std::vector<std::thread> all;
   std::vector<int> faults(8, 0);
@@ -189,7 +189,7 @@ TEST(buffers_under_contention) {
 }
 
 TEST(pace_follows_the_rate) {
-  Pace& pace = *new Pace;
+  Pace& pace = *test::keep(new Pace);
   const uint64_t second = 1000000000;
   uint64_t now = 100 * second;
   CHECK_EQ(pace.bound(), Pace::kLeastRecords);
@@ -265,11 +265,11 @@ Content sample(const Sizes& z, int rounds) {
 
 void walk(const Functions& f, const Sizes& z, const char* what) {
   static int number = 0;
-  Instruments& instruments = *new Instruments;
+  Instruments& instruments = *test::keep(new Instruments);
   CHECK(instruments.allocate());
-  Activity& activity = *new Activity;
-  Log& log = *new Log;
-  GraphNames& names = *new GraphNames;
+  Activity& activity = *test::keep(new Activity);
+  Log& log = *test::keep(new Log);
+  GraphNames& names = *test::keep(new GraphNames);
   Pace pace;
   CHECK(activity.start(instruments, log, f, names, false));
   Content c = sample(z, 500);
@@ -322,11 +322,11 @@ TEST(walk_of_damaged_buffers) {
     *record = at;
     return 0;
   };
-  Instruments& instruments = *new Instruments;
+  Instruments& instruments = *test::keep(new Instruments);
   instruments.allocate();
-  Activity& activity = *new Activity;
-  Log& log = *new Log;
-  GraphNames& names = *new GraphNames;
+  Activity& activity = *test::keep(new Activity);
+  Log& log = *test::keep(new Log);
+  GraphNames& names = *test::keep(new GraphNames);
   names.allocate();
   Pace pace;
   CHECK(activity.start(instruments, log, f, names, true));

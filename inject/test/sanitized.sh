@@ -3,7 +3,7 @@
 # usage: sanitized.sh FOLDER
 set -eu
 dir=$1
-export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:log_path=stdout TSAN_OPTIONS=halt_on_error=1:log_path=stdout:second_deadlock_stack=1
 for t in probe_test writer_test cupti_unit_test; do
 	echo "== $t"
 	"$dir/$t"

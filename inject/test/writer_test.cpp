@@ -21,7 +21,7 @@ namespace {
 
 // A writer that only writes when told, in a directory of its own. Writers live for ever, as in the libraries.
 struct Fixture {
-  explicit Fixture(const char* library = "cupti") : writer(*new Writer) {
+  explicit Fixture(const char* library = "cupti") : writer(*test::keep(new Writer)) {
     options.library = library;
     options.base = directory.path.c_str();
     options.first_ns = options.interval_ns = 3600ull * 1000000000;
@@ -40,13 +40,15 @@ struct Fixture {
 };
 
 std::string quoted(const std::string& s, bool cut = false) {
-  Json j;
+  static Json j;
+  j.reset();
   j.string(s.data(), s.size(), cut);
   return std::string(j.data(), j.size());
 }
 
 std::string number(double v) {
-  Json j;
+  static Json j;
+  j.reset();
   j.number(v);
   return std::string(j.data(), j.size());
 }
