@@ -96,6 +96,9 @@ func start(t *testing.T, env []string, args ...string) *run {
 	r.cmd = exec.Command(filepath.Join(bin, "graphsignal-run"), args...)
 	r.cmd.Env = append(cleanEnv(), env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	// A group of its own, so that what outlives the workload's leader can be ended with the test.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r.cmd.WaitDelay = 2 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +118,7 @@ func start(t *testing.T, env []string, args ...string) *run {
 				<-r.waited
 			}
 		}
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 		if t.Failed() {
 			t.Logf("stdout: %s\nstderr: %s", r.stdout.String(), r.stderr.String())
 		}
