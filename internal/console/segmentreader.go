@@ -204,7 +204,7 @@ func (r *SegmentReader) drain(ctx context.Context, s *segment, sink func(Record)
 			return err
 		}
 		if n == 0 {
-			return nil
+			return s.shrink()
 		}
 		end := bytes.LastIndexByte(r.buf[:n], '\n')
 		switch {
@@ -224,6 +224,16 @@ func (r *SegmentReader) drain(ctx context.Context, s *segment, sink func(Record)
 			s.offset += int64(n)
 		}
 	}
+}
+
+// shrink goes back to the end of a segment from which the writer took back records, for lack of memory.
+func (s *segment) shrink() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	s.offset = min(s.offset, info.Size())
+	return nil
 }
 
 // records decodes the complete records of a chunk.

@@ -95,6 +95,18 @@ func TestOpen(t *testing.T) {
 	assert.Equal(t, ReadStats{LostSegments: 2}, r.Stats())
 }
 
+// TestShrink: a writer takes back records that it could not complete.
+func TestShrink(t *testing.T) {
+	dir := t.TempDir()
+	r := newReader(t, dir)
+	appendTo(t, segmentPath(dir, 0), lineJSON(1, "a")+lineJSON(2, "taken back"))
+	assert.Equal(t, []int64{1, 2}, read(t, r))
+	require.NoError(t, os.Truncate(segmentPath(dir, 0), int64(len(lineJSON(1, "a")))))
+	assert.Empty(t, read(t, r))
+	appendTo(t, segmentPath(dir, 0), lineJSON(3, "b"))
+	assert.Equal(t, []int64{3}, read(t, r))
+}
+
 func TestMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	r := newReader(t, dir)
