@@ -155,11 +155,9 @@ func TestGrowth(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	golden, err := os.ReadFile(filepath.Join("testdata", "scenario-1.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(golden)
+	f.Add([]byte(`{"profiler":{"version":"1"},"payload_ns":2,"start_ns":1,"context":{"a":"b"},"metrics":[
+		{"name":"h","type":"histogram","tags":{},"stats":{"count":1,"sum":2.5,"p50":null},"updated_ns":3},
+		{"name":"c","type":"counter","stats":{"total":18446744073709551615}}]}`))
 	f.Add([]byte(`{"metrics":[{"name":"a","type":"profile","tags":{"k":1},"stats":{"frames":[{"name":"\ud800","value":1e3}]}}]}`))
 	f.Add([]byte(`{"errors":[{"log_ns":-1,"exception":null}],"resources":[{"tags":{"":""}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {

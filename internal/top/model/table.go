@@ -96,6 +96,7 @@ type Table struct {
 
 // Row is one frame, summed over the processes.
 type Row struct {
+	ID       string // tells it from the others of its ranking, from read to read; names may change
 	Frame    string // as in the document
 	Name     string
 	Category kernels.Category // of kernels only
@@ -167,7 +168,7 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 				id := src.prefix + f.Name
 				r := rows[id]
 				if r == nil {
-					r = &Row{Frame: f.Name, Name: id}
+					r = &Row{ID: id, Frame: f.Name, Name: id}
 					rows[id] = r
 				}
 				part := Share{PID: s.tags.Get("process.pid"), Rank: s.tags.Get("process.rank"), Total: float64(f.Value), TotalCalls: float64(f.Samples)}
@@ -228,7 +229,7 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 		addBytes(t.Rows, base, last, span)
 	}
 	slices.SortFunc(t.Rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Time.V, a.Time.V), cmp.Compare(b.Total, a.Total), strings.Compare(a.Name, b.Name), strings.Compare(a.Frame, b.Frame))
+		return cmp.Or(cmp.Compare(b.Time.V, a.Time.V), cmp.Compare(b.Total, a.Total), strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
 	return t
 }

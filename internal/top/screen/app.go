@@ -61,7 +61,7 @@ type app struct {
 	mode     mode
 	kind     model.TableKind
 	cursor   int
-	selected string // frame under the cursor, which follows it when the ranking changes
+	selected string // ID of the row that the cursor follows when the ranking changes, "" for the first
 	offset   int    // first row shown
 	rows     []model.Row
 	visible  int // rows that fit
@@ -159,7 +159,7 @@ func (a *app) selectRows() {
 		}
 	}
 	if a.selected != "" {
-		if i := slices.IndexFunc(a.rows, func(r model.Row) bool { return r.Name == a.selected }); i >= 0 {
+		if i := slices.IndexFunc(a.rows, func(r model.Row) bool { return r.ID == a.selected }); i >= 0 {
 			a.cursor = i
 		}
 	}
@@ -171,7 +171,7 @@ func (a *app) moveTo(i int) {
 	a.cursor = max(0, min(i, len(a.rows)-1))
 	a.selected = ""
 	if a.cursor > 0 {
-		a.selected = a.rows[a.cursor].Name
+		a.selected = a.rows[a.cursor].ID
 	}
 }
 
@@ -212,7 +212,7 @@ func (a *app) key(m tea.KeyPressMsg) tea.Cmd {
 		a.mode, a.scroll = help, 0
 	case "enter":
 		if len(a.rows) > 0 {
-			a.selected = a.rows[a.cursor].Name
+			a.selected = a.rows[a.cursor].ID
 			a.mode, a.scroll = details, 0
 		}
 	case "esc":
@@ -514,7 +514,7 @@ func (a *app) emptyText() string {
 }
 
 func (a *app) detailLines(l layout, room int) []line {
-	i := slices.IndexFunc(a.view.Tables[a.kind].Rows, func(r model.Row) bool { return r.Name == a.selected })
+	i := slices.IndexFunc(a.view.Tables[a.kind].Rows, func(r model.Row) bool { return r.ID == a.selected })
 	if i < 0 {
 		return []line{{{dim, "this row is no longer in the document"}}}
 	}

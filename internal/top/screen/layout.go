@@ -221,8 +221,6 @@ func utilStyle(v model.Value) style {
 		return dim
 	case v.V >= 70:
 		return good
-	case v.V >= 20:
-		return warn
 	}
 	return normal
 }
@@ -503,7 +501,7 @@ func (l layout) rowNames(rows []model.Row, w int) []string {
 	for i, r := range rows {
 		if uses[out[i]] > 1 {
 			h := fnv.New32a()
-			_, _ = h.Write([]byte(r.Frame))
+			_, _ = h.Write([]byte(r.ID))
 			mark := fmt.Sprintf(" #%06x", h.Sum32()>>8)
 			out[i] = l.cutTo(l.clean(r.Name), max(1, w-len(mark))) + mark
 		}

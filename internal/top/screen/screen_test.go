@@ -242,7 +242,7 @@ func TestNumbers(t *testing.T) {
 		{percent(value(0)), "0.0%"}, {percent(value(0.123)), "12.3%"}, {percent(value(1.5)), "150%"}, {percent(model.Value{}), "-"},
 		{gib(value(150754820096)), "140.4"}, {perSecond(value(1.03e9)), "1.03GB/s"}, {whole(value(1979.6)), "1980"},
 		{uptime(45 * time.Second), "45s"}, {uptime(725 * time.Second), "12m05s"}, {uptime(3*time.Hour + 4*time.Minute), "3h04m"}, {uptime(51 * time.Hour), "2d03h"},
-		{glyphsFor(true).trend([]float64{0, 50, 100, 200}, 6, 100), "  ▁▄██"}, {glyphsFor(false).trend([]float64{1, 2}, 2, 0), "=@"},
+		{glyphsFor(true).trend([]float64{0, 50, 100, 200}, 6, 100), "  ▁▄▇▇"}, {glyphsFor(false).trend([]float64{1, 2}, 2, 0), "=@"},
 		{glyphsFor(true).middle("0123456789abcdefghij", 13), "01234567…ghij"},
 	} {
 		if tc.got != tc.want {
@@ -275,6 +275,28 @@ func TestSelectionFollowsTheRow(t *testing.T) {
 	p.press(tea.Key{Code: tea.KeyEnter})
 	if got := p.plain(); !strings.HasPrefix(got, name+"\n") {
 		t.Errorf("details of another row:\n%s", got)
+	}
+}
+
+// A second kernel of the same short name changes the first one's; the cursor stays with the kernel.
+func TestSelectionFollowsARenamedKernel(t *testing.T) {
+	p := play(t, func(n int) []byte {
+		d := scene.New(n)
+		frames := []scene.Frame{{Name: "top", Value: uint64(n) * 1000, Samples: 1}, {Name: "nvjet_tst_64x8_64x16_2x1_v_bz_TNT", Value: uint64(n) * 10, Samples: 1}}
+		if n > 2 {
+			frames = append(frames, scene.Frame{Name: "nvjet_tst_128x8_64x16_2x1_v_bz_TNT", Value: uint64(n) * 100, Samples: 1})
+		}
+		d.Profile("cuda_kernels_nanoseconds", nil, frames)
+		return d.JSON()
+	}, time.Second, 2)
+	p.press(tea.Key{Code: tea.KeyDown})
+	if got := p.rows[p.cursor].Name; got != "nvjet gemm bf16" {
+		t.Fatalf("selected %q", got)
+	}
+	p.press(tea.Key{Code: tea.KeyEnter})
+	p.reads(1)
+	if got := p.plain(); !strings.HasPrefix(got, "nvjet gemm bf16 64x8\n") {
+		t.Errorf("details after the renaming:\n%s", got)
 	}
 }
 

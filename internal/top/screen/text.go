@@ -16,13 +16,13 @@ import (
 // glyphs are what the terminal can show.
 type glyphs struct {
 	unicode bool
-	bars    []rune // a trend line's levels, lowest first
+	bars    []rune // a trend line's levels, lowest first; none fills its cell, so that lines stay apart
 	cut     string // stands for what was left out
 }
 
 func glyphsFor(utf8Locale bool) glyphs {
 	if utf8Locale {
-		return glyphs{unicode: true, bars: []rune("▁▂▃▄▅▆▇█"), cut: "…"}
+		return glyphs{unicode: true, bars: []rune("▁▂▃▄▅▆▇"), cut: "…"}
 	}
 	return glyphs{bars: []rune("_.-=+*#@"), cut: "~"}
 }

@@ -68,10 +68,10 @@ func (term *Terminal) Screen() string {
 	return term.run("capture-pane", "-p")
 }
 
-// Coloured is the visible text with the escape sequences of its colours.
+// Coloured is the visible text, trailing blanks included, with the escape sequences of its colours.
 func (term *Terminal) Coloured() string {
 	term.t.Helper()
-	return term.run("capture-pane", "-p", "-e")
+	return term.run("capture-pane", "-p", "-e", "-N")
 }
 
 // Everything is the visible text and what has scrolled away.
