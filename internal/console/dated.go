@@ -100,6 +100,9 @@ func parseDated(s string) record {
 		token := rest[:fieldLen(rest)]
 		behind := rest[len(token):]
 		if levelOfWord(token) != levelNone && isDelimited(behind, true) {
+			if text, ok := vllmText(behind); ok { // vLLM's record, to which a log driver added its own time
+				return record{start: true, level: levelOfWord(token), text: text}
+			}
 			return record{start: true, level: levelOfWord(token), text: afterLevel(behind)}
 		}
 		if l := levelOfAnyCase(token); l != levelNone && isDelimited(behind, false) {

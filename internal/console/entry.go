@@ -121,6 +121,7 @@ type openEntry struct {
 	opening
 	source  source
 	time    int64
+	begun   time.Time
 	touched time.Time
 	trace   excerpt
 
@@ -173,6 +174,15 @@ func (e *openEntry) entry() (Entry, bool) {
 		Message:   strings.ToValidUTF8(cutRunes(message, MaxMessage), "\uFFFD"),
 		Exception: strings.ToValidUTF8(exception, "\uFFFD"),
 	}, !e.muted
+}
+
+// deadline is when e must be published.
+func (e *openEntry) deadline() time.Time {
+	idle, longest := e.touched.Add(idleAfter), e.begun.Add(openAtMost)
+	if longest.Before(idle) {
+		return longest
+	}
+	return idle
 }
 
 // append adds a line to the traceback.

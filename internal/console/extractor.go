@@ -5,8 +5,13 @@ import (
 	"time"
 )
 
-// idleAfter is the silence after which a pending entry is published.
-const idleAfter = time.Second
+// When a pending entry is published.
+const (
+	// idleAfter is how long after its last line.
+	idleAfter = time.Second
+	// openAtMost is how long after its first line, if lines keep coming.
+	openAtMost = 1500 * time.Millisecond
+)
 
 // maxOpen bounds the entries that are open at a time; beyond it the one that waited longest is published.
 const maxOpen = 256
@@ -99,7 +104,7 @@ func (x *Extractor) begin(now time.Time, ts int64, s source, o opening, e *openE
 	o.message = strings.Clone(cutRunes(o.message, MaxMessage))
 	o.pid = strings.Clone(o.pid)
 	o.first = ""
-	n := &openEntry{opening: o, source: s, time: ts, touched: now, muted: muted, adjacent: true}
+	n := &openEntry{opening: o, source: s, time: ts, begun: now, touched: now, muted: muted, adjacent: true}
 	switch {
 	case o.kind == kindMPI:
 		n.first = strings.Clone(first) // the prefix of the report's lines
@@ -119,21 +124,22 @@ func (x *Extractor) finish(now time.Time, e *openEntry) {
 	}
 }
 
+// oldest is the open entry that must be published first.
 func (x *Extractor) oldest() *openEntry {
 	var first *openEntry
 	for _, e := range x.open {
-		if first == nil || e.touched.Before(first.touched) || e.touched.Equal(first.touched) && e.time < first.time {
+		if first == nil || e.deadline().Before(first.deadline()) || e.deadline().Equal(first.deadline()) && e.time < first.time {
 			first = e
 		}
 	}
 	return first
 }
 
-// Expire publishes the entries that got no line for a second.
+// Expire publishes the entries that got no line for a second, or that were open long enough.
 func (x *Extractor) Expire(now time.Time) {
 	for len(x.open) > 0 {
 		e := x.oldest()
-		if now.Sub(e.touched) < idleAfter {
+		if now.Before(e.deadline()) {
 			return
 		}
 		x.finish(now, e)
@@ -145,7 +151,7 @@ func (x *Extractor) Deadline() (time.Time, bool) {
 	if len(x.open) == 0 {
 		return time.Time{}, false
 	}
-	return x.oldest().touched.Add(idleAfter), true
+	return x.oldest().deadline(), true
 }
 
 // Flush publishes all open entries.
@@ -168,7 +174,7 @@ func (e *openEntry) extend(now time.Time, r record) bool {
 		return true
 	}
 	if !e.takes(r) {
-		return false
+		return e.kind == kindMessage && e.skipsContinuation(r)
 	}
 	e.touched, e.adjacent, e.foreign = now, true, 0
 	return true
@@ -264,7 +270,7 @@ func (e *openEntry) takesHeader(content string) bool {
 		return false
 	}
 	e.append(content)
-	e.closed, e.chained, e.framed = false, false, false
+	e.closed, e.chained, e.framed, e.extra = false, false, false, 0
 	return true
 }
 
@@ -274,6 +280,16 @@ func (e *openEntry) takesFrame(content string) bool {
 		return false
 	}
 	e.append(content)
+	return true
+}
+
+// skipsContinuation passes over indented lines right behind a message: further lines of it, before its traceback, or
+// output of others. They are not kept, since nothing tells the two apart.
+func (e *openEntry) skipsContinuation(r record) bool {
+	if r.start || !isIndented(r.text) || !e.adjacent || e.blanks || e.extra >= maxExtra {
+		return false
+	}
+	e.extra++
 	return true
 }
 

@@ -255,6 +255,11 @@ func parseBracket(line string) (record, bool) {
 		if n := dateLen(inside); n > 0 {
 			return parseBracketDate(inside[n:], rest), true
 		}
+		if countDigits(inside) == len(inside) { // llama.cpp's router puts the port of its child before the line
+			if r := parseRecord(strings.TrimPrefix(rest, " ")); r.start {
+				return r, true
+			}
+		}
 		return record{}, false
 	}
 	if len(inside) == 1 {

@@ -236,6 +236,21 @@ func TestVector24Pending(t *testing.T) {
 	assert.Equal(t, []Entry{{Time: 5, Stream: StreamStderr, Message: "alone"}}, got)
 }
 
+// TestEndlessTraceback: an entry whose lines keep coming is published all the same.
+func TestEndlessTraceback(t *testing.T) {
+	var got []Entry
+	x := NewExtractor(func(_ time.Time, e Entry) { got = append(got, e) })
+	begin := time.Unix(1000, 0)
+	x.Line(begin, 1, StreamStderr, tb)
+	for now := begin; now.Before(begin.Add(1500 * time.Millisecond)); now = now.Add(100 * time.Millisecond) {
+		x.Expire(now)
+		require.Empty(t, got)
+		x.Line(now, 2, StreamStderr, "  frame")
+	}
+	x.Expire(begin.Add(1500 * time.Millisecond))
+	assert.Len(t, got, 1)
+}
+
 // TestVector25Streams: a line on the other stream does not end an entry.
 func TestVector25Streams(t *testing.T) {
 	var got []Entry
