@@ -22,11 +22,13 @@ struct buffer {
 };
 struct thread {
   struct buffer* current;
+  struct thread* next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer* outstanding;
 /* Not freed: buffers outlive the threads that filled them. */
+static struct thread* threads;
 static __thread struct thread* self;
 static request_fn on_request;
 static complete_fn on_complete;
@@ -165,7 +167,11 @@ void* stub_add(const struct stub_record* in) {
     }
   }
   const size_t size = record_size(in->kind);
-  if (!self) self = calloc(1, sizeof(*self));
+  if (!self) {
+    self = calloc(1, sizeof(*self));
+    self->next = threads;
+    threads = self;
+  }
   struct buffer* full = self->current;
   if (full && (full->valid + size > full->size || (full->max && full->records >= full->max))) {
     full->writer = NULL;
