@@ -8,13 +8,13 @@ namespace graphsignal {
 namespace rocm {
 
 // Numbers are given in sequence, and programs register far more kernels than they launch: a number's place is its
-// remainder, so that the latest 65,536 are known, and a name becomes a frame of the profile only when it is first
+// remainder, so that the latest 262,144 are known, and a name becomes a frame of the profile only when it is first
 // launched. Names outlive the code object, since records of its kernels may still come.
 class KernelNames {
  public:
-  static const uint32_t kIds = 65536;
+  static const uint32_t kIds = 262144;
   // Distinct names, and bytes of them, that are kept.
-  static const uint32_t kNames = 65536;
+  static const uint32_t kNames = 262144;
   static const uint64_t kNameBytes = 64u << 20;
 
   // Frames are made in the given profile. False when memory is short.
