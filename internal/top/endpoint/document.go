@@ -406,32 +406,28 @@ func (d *decoder) metric(it *jsoniter.Iterator) bool {
 	return it.Error == nil
 }
 
+// statFields are the statistics that are single numbers.
+var statFields = map[string]func(*Metric) *Number{
+	"value": func(m *Metric) *Number { return &m.Value },
+	"total": func(m *Metric) *Number { return &m.Value },
+	"count": func(m *Metric) *Number { return &m.Stats.Count },
+	"sum":   func(m *Metric) *Number { return &m.Stats.Sum },
+	"min":   func(m *Metric) *Number { return &m.Stats.Min },
+	"max":   func(m *Metric) *Number { return &m.Stats.Max },
+	"mean":  func(m *Metric) *Number { return &m.Stats.Mean },
+	"p50":   func(m *Metric) *Number { return &m.Stats.P50 },
+	"p95":   func(m *Metric) *Number { return &m.Stats.P95 },
+}
+
 func (d *decoder) stat(it *jsoniter.Iterator, key string, m *Metric) bool {
-	var into *Number
-	switch key {
-	case "value", "total":
-		into = &m.Value
-	case "count":
-		into = &m.Stats.Count
-	case "sum":
-		into = &m.Stats.Sum
-	case "min":
-		into = &m.Stats.Min
-	case "max":
-		into = &m.Stats.Max
-	case "mean":
-		into = &m.Stats.Mean
-	case "p50":
-		into = &m.Stats.P50
-	case "p95":
-		into = &m.Stats.P95
-	case "frames":
-		return d.array(it, func(it *jsoniter.Iterator) bool { return d.frame(it, m) })
-	default:
-		it.Skip()
-		return it.Error == nil
+	if field := statFields[key]; field != nil {
+		return d.number(it, field(m))
 	}
-	return d.number(it, into)
+	if key == "frames" {
+		return d.array(it, func(it *jsoniter.Iterator) bool { return d.frame(it, m) })
+	}
+	it.Skip()
+	return it.Error == nil
 }
 
 func (d *decoder) frame(it *jsoniter.Iterator, m *Metric) bool {

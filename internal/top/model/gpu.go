@@ -73,6 +73,19 @@ func throttleWords(mask uint64) []Reason {
 	return out
 }
 
+// gpuGauges are the gauges that are shown as they are.
+var gpuGauges = map[string]func(*GPU) *Value{
+	"gpu_utilization_percent":                     func(g *GPU) *Value { return &g.Util },
+	"gpu_memory_used_bytes":                       func(g *GPU) *Value { return &g.MemUsed },
+	"gpu_power_usage_watts":                       func(g *GPU) *Value { return &g.Power },
+	"gpu_power_management_limit_watts":            func(g *GPU) *Value { return &g.PowerLimit },
+	"gpu_temperature_celsius":                     func(g *GPU) *Value { return &g.Temperature },
+	"gpu_clock_sm_megahertz":                      func(g *GPU) *Value { return &g.SMClock },
+	"gpu_clock_mem_megahertz":                     func(g *GPU) *Value { return &g.MemClock },
+	"gpu_pcie_throughput_tx_kilobytes_per_second": func(g *GPU) *Value { return &g.PCIeTx },
+	"gpu_pcie_throughput_rx_kilobytes_per_second": func(g *GPU) *Value { return &g.PCIeRx },
+}
+
 func (h *History) gpuViews() []GPU {
 	doc := h.last
 	byKey := make(map[string]*GPU)
@@ -110,34 +123,13 @@ func (h *History) gpuViews() []GPU {
 		}
 		g.Measured = true
 		v := known(m.Value.Float())
-		switch m.Name {
-		case "gpu_utilization_percent":
-			g.Util = v
-		case "gpu_memory_used_bytes":
-			g.MemUsed = v
-		case "gpu_memory_total_bytes":
-			if v.V > 0 {
-				g.MemTotal = v
-			}
-		case "gpu_power_usage_watts":
-			g.Power = v
-		case "gpu_power_management_limit_watts":
-			g.PowerLimit = v
-		case "gpu_temperature_celsius":
-			g.Temperature = v
-		case "gpu_clock_sm_megahertz":
-			g.SMClock = v
-		case "gpu_clock_mem_megahertz":
-			g.MemClock = v
-		case "gpu_pcie_throughput_tx_kilobytes_per_second":
-			g.PCIeTx = v
-		case "gpu_pcie_throughput_rx_kilobytes_per_second":
-			g.PCIeRx = v
-		case "gpu_clocks_throttle_reasons":
-			if v.V >= 0 && v.V < 1<<63 {
-				g.ThrottleKnown = true
-				g.Throttle = throttleWords(uint64(v.V))
-			}
+		if field := gpuGauges[m.Name]; field != nil {
+			*field(g) = v
+		} else if m.Name == "gpu_memory_total_bytes" && v.V > 0 {
+			g.MemTotal = v
+		} else if m.Name == "gpu_clocks_throttle_reasons" && v.V >= 0 && v.V < 1<<63 {
+			g.ThrottleKnown = true
+			g.Throttle = throttleWords(uint64(v.V))
 		}
 	}
 	slices.SortFunc(keys, func(a, b string) int {
