@@ -62,8 +62,8 @@ Options:
   -V, --version             the version
 
 Environment:
-  GRAPHSIGNAL_LISTEN_HOST, GRAPHSIGNAL_LISTEN_PORT, GRAPHSIGNAL_OUTPUT, GRAPHSIGNAL_CUDA_GRAPH_TRACE
-                                 as the options, which win
+  GRAPHSIGNAL_LISTEN_HOST, GRAPHSIGNAL_LISTEN_PORT, GRAPHSIGNAL_OUTPUT, GRAPHSIGNAL_CUDA_GRAPH_TRACE,
+  GRAPHSIGNAL_ROCM_KERNEL_TRACE  as the options, which win
   GRAPHSIGNAL_TAG_NAME=VALUE     a tag "name" on everything this run reports
   GRAPHSIGNAL_COLLECTOR_CONFIG   FILE[,FILE]: Collector configuration to merge into the sidecar's
   GRAPHSIGNAL_OTLP_ENDPOINT      http(s)://HOST:PORT: send all metrics and logs there by OTLP as well
