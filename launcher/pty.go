@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +20,8 @@ type pseudoTerminal struct {
 	// modes are those that the slave had when they were last compared.
 	modes unix.Termios
 	size  unix.Winsize
+	// mu guards modes and size.
+	mu sync.Mutex
 }
 
 // openPseudoTerminal makes a terminal like the one at a descriptor.
@@ -49,6 +52,11 @@ func (p *pseudoTerminal) setUp() error {
 	}
 	p.modes = *modes
 	p.modes.Oflag &^= unix.OPOST
+	// Together these make the master tell of changed modes.
+	p.modes.Lflag |= unix.EXTPROC
+	if err := unix.IoctlSetPointerInt(p.master, unix.TIOCPKT, 1); err != nil {
+		return err
+	}
 	if err := unix.IoctlSetTermios(p.slave, unix.TCSETS, &p.modes); err != nil {
 		return err
 	}
@@ -89,6 +97,8 @@ func (p *pseudoTerminal) close() {
 
 // syncSize gives the pseudoterminal the size of the real one and reports whether that is a new one.
 func (p *pseudoTerminal) syncSize() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	size, err := unix.IoctlGetWinsize(p.real, unix.TIOCGWINSZ)
 	if err != nil || *size == p.size {
 		return false
@@ -114,6 +124,8 @@ func (p *pseudoTerminal) tellSize(leader process) {
 // syncModes applies to the real terminal what a program has changed in the modes of the pseudoterminal, as programs
 // do that take standard output for their terminal.
 func (p *pseudoTerminal) syncModes() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now, err := unix.IoctlGetTermios(p.master, unix.TCGETS)
 	if err != nil || *now == p.modes {
 		return
@@ -124,15 +136,15 @@ func (p *pseudoTerminal) syncModes() {
 	if err != nil {
 		return
 	}
-	// Only the real terminal processes output: a program that switches it on finds it on there, and one that switches
-	// it off has to be followed.
-	if now.Oflag&unix.OPOST != 0 {
+	// Only the real terminal processes output: a program that switches it on finds it on there.
+	if now.Oflag&unix.OPOST != 0 || now.Lflag&unix.EXTPROC == 0 {
 		p.modes.Oflag &^= unix.OPOST
+		p.modes.Lflag |= unix.EXTPROC
 		_ = unix.IoctlSetTermios(p.master, unix.TCSETS, &p.modes)
 	}
 	real.Iflag = merge(real.Iflag, was.Iflag, now.Iflag)
 	real.Oflag = merge(real.Oflag, was.Oflag, now.Oflag)
-	real.Lflag = merge(real.Lflag, was.Lflag, now.Lflag)
+	real.Lflag = merge(real.Lflag, was.Lflag|unix.EXTPROC, now.Lflag|unix.EXTPROC)
 	real.Cflag = merge(real.Cflag, was.Cflag, now.Cflag)
 	for i := range now.Cc {
 		if now.Cc[i] != was.Cc[i] {
@@ -151,10 +163,36 @@ func (p *pseudoTerminal) syncModes() {
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 }
 
+// inStep reports whether the real terminal has followed the last change of modes.
+func (p *pseudoTerminal) inStep() bool {
+	now, err := unix.IoctlGetTermios(p.master, unix.TCGETS)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return err != nil || *now == p.modes
+}
+
 // merge returns flags with those bits that differ between was and now as they are in now.
 func merge(flags, was, now uint32) uint32 {
 	changed := was ^ now
 	return flags&^changed | now&changed
+}
+
+// plain ends the packet mode, for a reader that knows nothing of it.
+func (p *pseudoTerminal) plain() {
+	_ = unix.IoctlSetPointerInt(p.master, unix.TIOCPKT, 0)
+}
+
+// read reads what the workload has written: data, or nothing where only the modes have changed.
+func (p *pseudoTerminal) read(buffer []byte) (data []byte, err error) {
+	n, err := unix.Read(p.master, buffer)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	// The first byte is the kind of the packet.
+	if buffer[0] != unix.TIOCPKT_DATA {
+		return nil, nil
+	}
+	return buffer[1:n], nil
 }
 
 // name is the path of the slave, for finding who holds it.

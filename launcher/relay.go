@@ -28,6 +28,9 @@ func startRelay(held []*stream) error {
 	files := []uintptr{null.Fd(), 1, 2}
 	args := []string{RelayName}
 	for i, s := range held {
+		if s.terminal != nil {
+			s.terminal.plain()
+		}
 		files = append(files, uintptr(s.in))
 		args = append(args, fmt.Sprintf("%d:%d", relayFirst+i, s.out))
 	}

@@ -165,6 +165,10 @@ func (r *run) openStreams() (base string) {
 		r.msg.warn("errors on the console are not reported: %v", err)
 		return ""
 	}
+	if isTerminal(0) && usesTerminalOfOutput(r.options.command) {
+		r.msg.debug("console capture is off: %s needs the terminal itself", r.options.command[0])
+		return ""
+	}
 	for i, name := range []string{"stdout", "stderr"} {
 		s, err := openStream(i+1, name)
 		if err != nil {
@@ -195,8 +199,16 @@ func (r *run) passStreams(base string) {
 		}
 		go r.capture.run()
 	}
+	var terminals []*stream
 	for _, s := range r.streams {
-		go s.run()
+		if s.terminal != nil {
+			terminals = append(terminals, s)
+		} else {
+			go s.run()
+		}
+	}
+	if len(terminals) > 0 {
+		go runTerminals(terminals)
 	}
 }
 

@@ -33,6 +33,11 @@ func (r *run) workloadStopped(sig syscall.Signal) {
 		}
 		return true
 	})
+	for _, s := range r.streams {
+		if s.terminal != nil {
+			waitFor(settleLimit, s.terminal.inStep)
+		}
+	}
 	r.msg.debug("the workload is stopped, and so is the launcher")
 	sigaction(int(syscall.SIGTSTP), &kernelAction{handler: sigDfl}, nil)
 	unblock(syscall.SIGTSTP)

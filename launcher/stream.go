@@ -46,6 +46,8 @@ type stream struct {
 	leader process
 	queue  *captureQueue
 	warn   func(format string, args ...any)
+	// failed says that the console has refused bytes.
+	failed bool
 
 	// wake interrupts the wait for the workload's output: an eventfd, -1 for none.
 	wake    int
@@ -89,12 +91,13 @@ func (s *stream) handedOver() {
 	s.forWorkload = -1
 }
 
-// run passes bytes until the stream ends, and reports why on done.
+// run passes the bytes of a pipe until it ends, and reports why on done.
 func (s *stream) run() {
-	result := s.pump()
-	if s.terminal != nil {
-		s.terminal.syncModes()
-	}
+	s.finish(s.pump())
+}
+
+// finish gives up the reading end, unless a descendant still needs a reader, and reports why the stream ended.
+func (s *stream) finish(result outcome) {
 	if result != outcomeHeld {
 		_ = unix.Close(s.in)
 	}
@@ -107,7 +110,6 @@ func (s *stream) run() {
 func (s *stream) pump() outcome {
 	buffer := make([]byte, streamBuffer)
 	watchReader := isAnonymousPipe(s.out)
-	failed := false
 	for {
 		switch ready, held := s.waitForOutput(watchReader); {
 		case held:
@@ -124,44 +126,37 @@ func (s *stream) pump() outcome {
 		if err != nil || n == 0 {
 			return outcomeEnded
 		}
-		if s.terminal != nil {
-			s.terminal.syncModes()
-			if s.terminal.syncSize() {
-				s.terminal.tellSize(s.leader)
-			}
-		}
-		if _, err := descriptor(s.out).Write(buffer[:n]); err != nil {
-			if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EIO) && s.terminal != nil {
-				return outcomeClosed
-			}
-			if !failed {
-				// A full disk, say. Closing the stream would kill the workload, which might have gone on.
-				failed = true
-				s.warn("%s is lost from here on: %v", s.name, err)
-			}
-		}
-		if s.queue != nil {
-			s.queue.put(buffer[:n])
+		if !s.pass(buffer[:n]) {
+			return outcomeClosed
 		}
 	}
+}
+
+// pass writes bytes to the console and then to the capture. It reports false when the console is closed.
+func (s *stream) pass(data []byte) bool {
+	if _, err := descriptor(s.out).Write(data); err != nil {
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EIO) && s.terminal != nil {
+			return false
+		}
+		if !s.failed {
+			// A full disk, say. Closing the stream would kill the workload, which might have gone on.
+			s.failed = true
+			s.warn("%s is lost from here on: %v", s.name, err)
+		}
+	}
+	if s.queue != nil {
+		s.queue.put(data)
+	}
+	return true
 }
 
 // waitForOutput waits until the workload's output can be read. After the workload's end it gives up on a stream that
 // is silent, or takes too long; held says so. Neither ready nor held: the reader of our own output is gone.
 func (s *stream) waitForOutput(watchReader bool) (ready, held bool) {
 	for {
-		timeout := -1
-		if s.wake >= 0 {
-			s.mu.Lock()
-			endedAt := s.endedAt
-			s.mu.Unlock()
-			if !endedAt.IsZero() {
-				rest := min(quietAtEnd, longestEnd-time.Since(endedAt))
-				if rest <= 0 {
-					return false, true
-				}
-				timeout = int((rest + time.Millisecond - 1) / time.Millisecond)
-			}
+		timeout, over := s.patience()
+		if over {
+			return false, true
 		}
 		fds := [3]unix.PollFd{{Fd: int32(s.in), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: -1}}
 		if watchReader {
@@ -177,11 +172,28 @@ func (s *stream) waitForOutput(watchReader bool) (ready, held bool) {
 		case fds[0].Revents != 0:
 			return true, false
 		case fds[1].Revents != 0:
-			_, _ = unix.Read(s.wake, make([]byte, 8))
+			s.awakened()
 		case n == 0:
 			return false, true
 		}
 	}
+}
+
+// patience returns how long to wait for output, in milliseconds, -1 without limit; over says that the time after the
+// workload's end is used up.
+func (s *stream) patience() (timeout int, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endedAt.IsZero() {
+		return -1, false
+	}
+	rest := min(quietAtEnd, longestEnd-time.Since(s.endedAt))
+	return int((rest + time.Millisecond - 1) / time.Millisecond), rest <= 0
+}
+
+// awakened takes note of a wake-up.
+func (s *stream) awakened() {
+	_, _ = unix.Read(s.wake, make([]byte, 8))
 }
 
 // workloadEnded bounds the rest of the stream.
