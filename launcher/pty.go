@@ -26,7 +26,8 @@ type pseudoTerminal struct {
 
 // openPseudoTerminal makes a terminal like the one at a descriptor.
 func openPseudoTerminal(real int) (*pseudoTerminal, error) {
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	// Not blocking, so that keys that nobody reads cannot hold up the output.
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("pseudoterminal: %w", err)
 	}
@@ -122,19 +123,19 @@ func (p *pseudoTerminal) tellSize(leader process) {
 }
 
 // syncModes applies to the real terminal what a program has changed in the modes of the pseudoterminal, as programs
-// do that take standard output for their terminal.
-func (p *pseudoTerminal) syncModes() {
+// do that take standard output for their terminal. It reports whether there was a change.
+func (p *pseudoTerminal) syncModes() (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, err := unix.IoctlGetTermios(p.master, unix.TCGETS)
 	if err != nil || *now == p.modes {
-		return
+		return false
 	}
 	was := p.modes
 	p.modes = *now
 	real, err := unix.IoctlGetTermios(p.real, unix.TCGETS)
 	if err != nil {
-		return
+		return true
 	}
 	// Only the real terminal processes output: a program that switches it on finds it on there.
 	if now.Oflag&unix.OPOST != 0 || now.Lflag&unix.EXTPROC == 0 {
@@ -157,10 +158,18 @@ func (p *pseudoTerminal) syncModes() {
 	var block, old unix.Sigset_t
 	block.Val[0] = 1 << (unix.SIGTTOU - 1)
 	if unix.PthreadSigmask(unix.SIG_BLOCK, &block, &old) != nil {
-		return
+		return true
 	}
 	_ = unix.IoctlSetTermios(p.real, unix.TCSETS, real)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	return true
+}
+
+// isCanonical reports whether the terminal is read by lines.
+func (p *pseudoTerminal) isCanonical() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.modes.Lflag&unix.ICANON != 0
 }
 
 // inStep reports whether the real terminal has followed the last change of modes.

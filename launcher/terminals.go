@@ -16,82 +16,96 @@ const (
 	promptGrace = time.Millisecond
 )
 
-// runTerminals passes the streams that are pseudoterminals, together: they end in the same terminal, where a prompt
-// should follow the message that was written before it to the other stream.
+// terminals passes the streams that are pseudoterminals, together: they end in the same terminal, where a prompt should
+// follow the message that was written before it to the other stream.
+type terminals struct {
+	streams  []*stream
+	open     []bool
+	left     int
+	buffers  [][]byte
+	keyboard keyboard
+}
+
+// runTerminals passes the streams until they end.
 func runTerminals(streams []*stream) {
-	buffers := make([][]byte, len(streams))
-	for i := range buffers {
-		buffers[i] = make([]byte, 8<<10)
+	t := &terminals{streams: streams, left: len(streams)}
+	for range streams {
+		t.open = append(t.open, true)
+		t.buffers = append(t.buffers, make([]byte, 8<<10))
 	}
-	open := make([]bool, len(streams))
-	left := len(streams)
-	for i := range open {
-		open[i] = true
-	}
-	finish := func(i int, result outcome) {
-		streams[i].terminal.syncModes()
-		streams[i].finish(result)
-		open[i] = false
-		left--
-	}
-	for left > 0 {
-		timeout, over := streams[0].patience()
-		ready, err := pollTerminals(streams, open, timeout)
-		if err == nil && (over || timeout >= 0 && !contains(ready, true)) {
-			for i := range streams {
-				if open[i] {
-					finish(i, outcomeHeld)
-				}
+	t.run()
+}
+
+func (t *terminals) run() {
+	for t.left > 0 {
+		timeout, over := t.streams[0].patience()
+		ready, quiet := t.poll(t.open, timeout)
+		if over || quiet && timeout >= 0 {
+			for i := range t.streams {
+				t.finish(i, outcomeHeld)
 			}
 			return
 		}
-		pieces := readTerminals(streams, ready, buffers, finish)
-		if piece := single(pieces); piece >= 0 && len(pieces[piece]) <= promptSize && !endsLine(pieces[piece]) && left > 1 {
-			others := append([]bool{}, open...)
+		pieces := t.read(ready)
+		if piece := single(pieces); piece >= 0 && len(pieces[piece]) <= promptSize && !endsLine(pieces[piece]) && t.left > 1 {
+			others := append([]bool{}, t.open...)
 			others[piece] = false
-			if ready, err := pollTerminals(streams, others, int(promptGrace/time.Millisecond)); err == nil {
-				for i, more := range readTerminals(streams, ready, buffers, finish) {
-					if len(more) > 0 {
-						pieces[i] = more
-					}
+			ready, _ := t.poll(others, int(promptGrace/time.Millisecond))
+			for i, more := range t.read(ready) {
+				if len(more) > 0 {
+					pieces[i] = more
 				}
 			}
 		}
 		for _, whole := range []bool{true, false} {
 			for i, piece := range pieces {
-				if len(piece) == 0 || endsLine(piece) != whole {
-					continue
-				}
-				if !streams[i].pass(piece) && open[i] {
-					finish(i, outcomeClosed)
+				if len(piece) > 0 && endsLine(piece) == whole && !t.streams[i].pass(piece) {
+					t.finish(i, outcomeClosed)
 				}
 			}
 		}
 	}
 }
 
-// readTerminals reads once from each terminal that is ready, and follows changes of modes and size first, so that they
-// hold when the output is seen.
-func readTerminals(streams []*stream, ready []bool, buffers [][]byte, finish func(i int, result outcome)) [][]byte {
-	pieces := make([][]byte, len(streams))
-	told := false
-	for i, s := range streams {
+func (t *terminals) finish(i int, result outcome) {
+	if !t.open[i] {
+		return
+	}
+	t.open[i] = false
+	t.left--
+	if t.keyboard.to == t.streams[i].terminal {
+		t.keyboard.to = nil
+	}
+	t.streams[i].terminal.syncModes()
+	t.streams[i].finish(result)
+}
+
+// read reads once from each terminal that is ready, and follows changes of modes and size first, so that they hold when
+// the output is seen.
+func (t *terminals) read(ready []bool) [][]byte {
+	pieces := make([][]byte, len(t.streams))
+	for i, s := range t.streams {
 		if !ready[i] {
 			continue
 		}
-		data, err := s.terminal.read(buffers[i])
-		if err == unix.EINTR || err == unix.EAGAIN {
-			continue
-		}
-		if err != nil {
+		data, err := s.terminal.read(t.buffers[i])
+		switch {
+		case err == unix.EINTR || err == unix.EAGAIN:
+		case err != nil:
 			// All have closed it.
-			finish(i, outcomeEnded)
+			t.finish(i, outcomeEnded)
+		default:
+			pieces[i] = data
+		}
+	}
+	told := false
+	for i, s := range t.streams {
+		if !t.open[i] {
 			continue
 		}
-		pieces[i] = data
-	}
-	for _, s := range streams {
-		s.terminal.syncModes()
+		if s.terminal.syncModes() {
+			t.keyboard.modesChanged(s.terminal)
+		}
 		if s.terminal.syncSize() && !told {
 			told = true
 			s.terminal.tellSize(s.leader)
@@ -100,29 +114,45 @@ func readTerminals(streams []*stream, ready []bool, buffers [][]byte, finish fun
 	return pieces
 }
 
-// pollTerminals waits until a terminal can be read, for timeout milliseconds (-1: without limit) or until a wake-up.
-func pollTerminals(streams []*stream, wanted []bool, timeout int) (ready []bool, err error) {
-	fds := make([]unix.PollFd, 0, 2*len(streams))
-	for i, s := range streams {
-		in, wake := int32(-1), int32(-1)
+// poll waits until one of the wanted terminals can be read, for timeout milliseconds (-1: without limit), and passes
+// keys meanwhile. quiet says that the time has passed without anything.
+func (t *terminals) poll(wanted []bool, timeout int) (ready []bool, quiet bool) {
+	ready = make([]bool, len(t.streams))
+	fds := make([]unix.PollFd, 2*len(t.streams)+1)
+	for i, s := range t.streams {
+		fds[2*i].Fd, fds[2*i+1].Fd = -1, -1
 		if wanted[i] {
-			in, wake = int32(s.in), int32(s.wake)
+			fds[2*i] = unix.PollFd{Fd: int32(s.in), Events: unix.POLLIN | unix.POLLPRI}
+			fds[2*i+1] = unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}
 		}
-		fds = append(fds, unix.PollFd{Fd: in, Events: unix.POLLIN | unix.POLLPRI}, unix.PollFd{Fd: wake, Events: unix.POLLIN})
 	}
-	ready = make([]bool, len(streams))
-	_, err = unix.Poll(fds, timeout)
+	keys := &fds[2*len(t.streams)]
+	keys.Fd = -1
+	limited := timeout
+	if t.keyboard.to != nil {
+		*keys = unix.PollFd{Fd: int32(t.keyboard.to.real), Events: unix.POLLIN}
+		if timeout < 0 {
+			limited = int(keyboardCheck / time.Millisecond)
+		}
+	}
+	n, err := unix.Poll(fds, limited)
 	if err != nil {
-		return ready, err
+		return ready, false
 	}
-	for i, s := range streams {
+	if n == 0 {
+		t.keyboard.check()
+		return ready, limited == timeout
+	}
+	for i, s := range t.streams {
 		ready[i] = fds[2*i].Revents != 0
 		if fds[2*i+1].Revents != 0 {
 			s.awakened()
-			err = unix.EINTR
 		}
 	}
-	return ready, err
+	if keys.Revents != 0 {
+		t.keyboard.typed()
+	}
+	return ready, false
 }
 
 func endsLine(data []byte) bool { return bytes.HasSuffix(data, newline) }
@@ -139,15 +169,6 @@ func single(pieces [][]byte) int {
 		}
 	}
 	return found
-}
-
-func contains(values []bool, value bool) bool {
-	for _, v := range values {
-		if v == value {
-			return true
-		}
-	}
-	return false
 }
 
 // usesTerminalOfOutput knows the programs for which standard error must be the controlling terminal itself:
