@@ -40,7 +40,7 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 	var r record
 	blank := isBlank(content)
 	if !blank {
-		w, r = recognise(w, content)
+		w = recognise(&r, w, content)
 	}
 	src := source{stream, w}
 	var e *openEntry
@@ -54,7 +54,7 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 		return
 	}
 	if e != nil {
-		if e.extend(now, r) {
+		if e.extend(now, &r) {
 			return
 		}
 		if e.muted && r.start {
@@ -62,7 +62,7 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 			e = nil
 		}
 	}
-	o, opens := open(r)
+	o, opens := open(&r)
 	switch {
 	case opens:
 		x.begin(now, ts, src, o, e, false)
@@ -73,21 +73,23 @@ func (x *Extractor) Line(now time.Time, ts int64, stream, line string) {
 	}
 }
 
-// recognise parses a line behind its worker prefix. A vLLM record is found behind other text too.
-func recognise(w worker, content string) (worker, record) {
-	r := parseRecord(content)
+// recognise parses a line behind its worker prefix into r and returns who printed it. A vLLM record is found behind
+// other text too.
+func recognise(r *record, w worker, content string) worker {
+	*r = parseRecord(content)
 	if r.level != levelNone {
-		return w, r
+		return w
 	}
 	r.signs = scanColons(r.text)
 	if r.start || r.signs.glued <= 0 {
-		return w, r
+		return w
 	}
 	inner, content := splitGlued(content, r.signs.glued)
+	*r = parseRecord(content)
 	if inner != (worker{}) {
-		w = inner
+		return inner
 	}
-	return w, parseRecord(content)
+	return w
 }
 
 // begin opens an entry in the place of e.
@@ -162,7 +164,7 @@ func (x *Extractor) Flush(now time.Time) {
 }
 
 // extend takes a line into the entry, or consumes it as part of what the entry reports. It reports whether it did.
-func (e *openEntry) extend(now time.Time, r record) bool {
+func (e *openEntry) extend(now time.Time, r *record) bool {
 	if r.level != levelNone && r.level < levelError {
 		return false // what is not an error belongs to no error
 	}
@@ -192,7 +194,7 @@ func (e *openEntry) interrupted() bool {
 }
 
 // takes decides by the entry's kind.
-func (e *openEntry) takes(r record) bool {
+func (e *openEntry) takes(r *record) bool {
 	content := r.text
 	if e.takesDetail(r) {
 		return true
@@ -242,7 +244,7 @@ func (e *openEntry) takes(r record) bool {
 }
 
 // takesDetail takes further lines of NCCL's text of an error.
-func (e *openEntry) takesDetail(r record) bool {
+func (e *openEntry) takesDetail(r *record) bool {
 	announced := e.detail && e.adjacent
 	e.detail = false
 	if e.kind != kindNative && e.kind != kindLine && !e.closed || !announced && !isErrorDetail(r.text) {
@@ -285,7 +287,7 @@ func (e *openEntry) takesFrame(content string) bool {
 
 // skipsContinuation passes over indented lines right behind a message: further lines of it, before its traceback, or
 // output of others. They are not kept, since nothing tells the two apart.
-func (e *openEntry) skipsContinuation(r record) bool {
+func (e *openEntry) skipsContinuation(r *record) bool {
 	if r.start || !isIndented(r.text) || !e.adjacent || e.blanks || e.extra >= maxExtra {
 		return false
 	}
@@ -294,7 +296,7 @@ func (e *openEntry) skipsContinuation(r record) bool {
 }
 
 // takesTrace takes a line of a traceback that has not had its last line.
-func (e *openEntry) takesTrace(r record) bool {
+func (e *openEntry) takesTrace(r *record) bool {
 	content := r.text
 	if isConnector(content) && e.adjacent {
 		e.append(content)
@@ -331,7 +333,7 @@ func (e *openEntry) takesTrace(r record) bool {
 
 // takesAfter takes what may follow the last line of a traceback: a sentence that announces a chained one, further
 // lines of the exception's text, and hints.
-func (e *openEntry) takesAfter(r record) bool {
+func (e *openEntry) takesAfter(r *record) bool {
 	content := r.text
 	switch {
 	case isConnector(content):
@@ -355,7 +357,7 @@ func (e *openEntry) takesAfter(r record) bool {
 }
 
 // takesPanic takes the message and the backtrace of a Rust panic.
-func (e *openEntry) takesPanic(r record) bool {
+func (e *openEntry) takesPanic(r *record) bool {
 	content := r.text
 	switch {
 	case r.start:

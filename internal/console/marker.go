@@ -43,7 +43,7 @@ const (
 )
 
 // open decides whether a record or a raw line begins an entry.
-func open(r record) (opening, bool) {
+func open(r *record) (opening, bool) {
 	switch {
 	case r.level == levelError:
 		return openError(r), true
@@ -57,7 +57,7 @@ func open(r record) (opening, bool) {
 	return o, ok
 }
 
-func openError(r record) opening {
+func openError(r *record) opening {
 	o := opening{kind: kindMessage, message: r.text, first: r.exception, pid: r.pid}
 	switch {
 	case r.exception != "":
@@ -144,7 +144,7 @@ func isProcess(s string) bool {
 }
 
 // openUnlevelled looks for an error in text without a level: a raw line, or a record of a logger that prints none.
-func openUnlevelled(r record) (opening, bool) {
+func openUnlevelled(r *record) (opening, bool) {
 	text := r.text
 	if strings.HasSuffix(text, "call last):") {
 		switch {
@@ -463,12 +463,16 @@ func isLlamaFailure(text string) bool {
 		return false
 	}
 	function, rest, ok := strings.Cut(text[:min(len(text), maxFileLine)], ": ")
-	if !ok || !hasAnyPrefix(text, llamaFunctions[:]) {
+	if !ok || rest == "" {
 		return false
 	}
-	return hasAnyPrefix(rest, llamaFailures[:]) ||
-		text[0] == 'g' && strings.Contains(rest, "cudaMalloc failed") ||
-		strings.HasSuffix(function, "send_error")
+	switch rest[0] {
+	case 'f', 'e', 'u':
+		ok = hasAnyPrefix(rest, llamaFailures[:])
+	default:
+		ok = text[0] == 'g' && strings.Contains(rest, "cudaMalloc failed") || strings.HasSuffix(function, "send_error")
+	}
+	return ok && hasAnyPrefix(text, llamaFunctions[:])
 }
 
 func hasAnyPrefix(s string, prefixes []string) bool {
