@@ -308,7 +308,8 @@ void Instruments::write(Json& out, bool* first) const {
       case GRAPHSIGNAL_PROFILE: {
         out.raw(",");
         const uint64_t left_out = in.profile_->write(out);
-        if (in.unlisted_) in.unlisted_->set(static_cast<double>(left_out));
+        Instrument* unlisted = __atomic_load_n(&in.unlisted_, __ATOMIC_ACQUIRE);
+        if (unlisted) unlisted->set(static_cast<double>(left_out));
         break;
       }
     }

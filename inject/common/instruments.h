@@ -78,7 +78,7 @@ class Instrument {
   void record(uint64_t value);   // histogram
   Profile* profile() { return profile_; }
   // Names a gauge, registered later than this profile, that each document sets to the sum of the frames it leaves out.
-  void show_unlisted(Instrument* gauge) { unlisted_ = gauge; }
+  void show_unlisted(Instrument* gauge) { __atomic_store_n(&unlisted_, gauge, __ATOMIC_RELEASE); }
 
  private:
   friend class Instruments;

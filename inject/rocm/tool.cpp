@@ -31,7 +31,7 @@ struct Session {
   Handle context = 0;
   Handle buffer = 0;
   bool running = false;    // callbacks may add to the records
-  bool can_flush = false;  // there is a buffer
+  bool can_flush = false;  // the context has started
 };
 
 Session session;
@@ -172,7 +172,6 @@ void start_tracing() {
     return;
   }
   set_flag(session.running, true);
-  set_flag(session.can_flush, true);
   if (options.kernels) {
     succeeded(sdk.configure_buffer_service(session.context, kKernelDispatch, nullptr, 0, session.buffer),
               "rocprofiler_configure_buffer_tracing_service(KERNEL_DISPATCH)");
@@ -186,7 +185,8 @@ void start_tracing() {
       succeeded(sdk.create_callback_thread(&thread), "rocprofiler_create_callback_thread")) {
     succeeded(sdk.assign_callback_thread(session.buffer, thread), "rocprofiler_assign_callback_thread");
   }
-  succeeded(sdk.start_context(session.context), "rocprofiler_start_context");
+  // Not before: a flush would meet a buffer that is still being set up.
+  if (succeeded(sdk.start_context(session.context), "rocprofiler_start_context")) set_flag(session.can_flush, true);
 }
 
 // Always succeeds: whatever is wrong with us, the program and its other tools go on.

@@ -223,7 +223,11 @@ void fake_register(uint64_t kernel, const char* name) {
 }
 void fake_unload(uint64_t kernel, const char* name) { code_object(2, 2, kernel, name); }
 
-void fake_drop(uint64_t total) { dropped = total; }
+void fake_drop(uint64_t total) {
+  pthread_mutex_lock(&lock);
+  dropped = total;
+  pthread_mutex_unlock(&lock);
+}
 void fake_old_copies(void) { copy_size = 72; }
 void fake_inline(void) { inline_callbacks = 1; }
 void fake_busy(int flushes) { busy = flushes; }
