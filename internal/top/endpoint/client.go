@@ -24,8 +24,9 @@ const (
 
 // Client reads one profiler's endpoint.
 type Client struct {
-	url  string
-	http *http.Client
+	url   string
+	http  *http.Client
+	limit int64 // bytes of a reply
 }
 
 // NewClient makes a client for http://host:port/signals. The host may be a name or an address; IPv6 with or without
@@ -40,7 +41,8 @@ func NewClient(host string, port int) (*Client, error) {
 	}
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/signals"}
 	return &Client{
-		url: u.String(),
+		url:   u.String(),
+		limit: maxBody,
 		http: &http.Client{
 			Timeout: Timeout,
 			Transport: &http.Transport{ // no proxy: the endpoint is a local or named machine
@@ -68,30 +70,30 @@ func (c *Client) Read(ctx context.Context) (*Document, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, plain(err)
+		return nil, c.plain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the server answers HTTP %d, not a /signals document", resp.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.limit+1))
 	if err != nil {
-		return nil, plain(err)
+		return nil, c.plain(err)
 	}
-	if len(body) > maxBody {
-		return nil, fmt.Errorf("the reply is larger than %d MiB", maxBody>>20)
+	if int64(len(body)) > c.limit {
+		return nil, fmt.Errorf("the reply is larger than %d MiB", c.limit>>20)
 	}
 	return Decode(body)
 }
 
 // plain words a connection error without the layers that net/http wraps around it.
-func plain(err error) error {
+func (c *Client) plain(err error) error {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no complete reply within %s", Timeout)
+		return fmt.Errorf("no complete reply within %s", c.http.Timeout)
 	case errors.As(err, &dns):
 		return errors.New("the host name cannot be resolved")
 	case errors.Is(err, syscall.ECONNREFUSED):

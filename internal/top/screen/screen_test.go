@@ -75,6 +75,10 @@ func (p *player) plain() string { return render(p.screen(), false) }
 // TestEverySize draws every screen at every size: it must have exactly the terminal's lines and never be wider.
 func TestEverySize(t *testing.T) {
 	many := func(n int) []byte { return crowded(n, 8, 250) }
+	widths, heights := []int{1, 2, 7, 20, 40, 79, 80, 100, 119, 120, 200}, []int{1, 2, 3, 5, 9, 16, 24, 60}
+	if testing.Short() {
+		widths, heights = []int{1, 80, 160}, []int{1, 9, 24}
+	}
 	for name, s := range map[string]func(int) []byte{"serving": scene.Serving, "single": scene.Single, "crowded": many, "empty": empty, "hostile": hostile} {
 		for _, g := range []glyphs{glyphsFor(true), glyphsFor(false)} {
 			if !g.unicode && name != "hostile" {
@@ -94,8 +98,8 @@ func TestEverySize(t *testing.T) {
 			}
 			for _, step := range []string{"ranking", "graphs", "memory", "sync", "filter", "details", "help", "stale"} {
 				screens[step]()
-				for _, w := range []int{1, 2, 7, 20, 40, 79, 80, 100, 119, 120, 200} {
-					for _, h := range []int{1, 2, 3, 5, 9, 16, 24, 60} {
+				for _, w := range widths {
+					for _, h := range heights {
 						p.Update(tea.WindowSizeMsg{Width: w, Height: h})
 						lines := p.screen()
 						if len(lines) != h {
