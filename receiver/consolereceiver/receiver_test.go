@@ -214,6 +214,19 @@ func TestLastCollection(t *testing.T) {
 	assert.DirExists(t, dir, "the directory is the extension's to remove")
 }
 
+// TestOpenAtShutdown: a workload that ends well may have printed an error last.
+func TestOpenAtShutdown(t *testing.T) {
+	dir := t.TempDir()
+	sink := new(consumertest.LogsSink)
+	stop, _ := start(t, dir, never, sink)
+	for i := range 3 {
+		write(t, dir, 0, line(i, "stderr", "ERROR: same"), line(i, "stderr", "INFO: x"))
+	}
+	write(t, dir, 0, line(3, "stderr", "ERROR: open"))
+	stop()
+	assert.Equal(t, []string{"same", "open", "same (repeated 2 times within 10 s)"}, messages(sink))
+}
+
 // refusing is a consumer that refuses until told otherwise.
 type refusing struct {
 	consumertest.LogsSink
