@@ -13,7 +13,8 @@ type GPU struct {
 	Index          int    // position by bus id, from 0
 	Name           string // product, "" if unknown
 	BusID, UUID    string
-	Util           Value // percent
+	Parent         string // UUID of the GPU that a MIG instance is part of
+	Util           Value  // percent
 	Trend          []float64
 	MemUsed        Value // bytes
 	MemTotal       Value
@@ -73,6 +74,23 @@ func throttleWords(mask uint64) []Reason {
 	return out
 }
 
+// wholes is the number of GPUs that share out the time: of one that is cut into MIG instances, the instances.
+func wholes(list []GPU) int {
+	cut := make(map[string]bool)
+	for _, g := range list {
+		if g.Parent != "" {
+			cut[g.Parent] = true
+		}
+	}
+	n := 0
+	for _, g := range list {
+		if !cut[g.UUID] {
+			n++
+		}
+	}
+	return n
+}
+
 // gpuGauges are the gauges that are shown as they are.
 var gpuGauges = map[string]func(*GPU) *Value{
 	"gpu_utilization_percent":                     func(g *GPU) *Value { return &g.Util },
@@ -104,6 +122,7 @@ func (h *History) gpuViews() []GPU {
 		if r := &doc.Resources[i]; r.Kind == "device" {
 			g := device(r.Tags)
 			g.Name = r.Attributes["device.name"]
+			g.Parent = r.Attributes["device.parent_uuid"]
 			if total, err := strconv.ParseUint(r.Attributes["mem_total"], 10, 64); err == nil && total > 0 {
 				g.MemTotal = known(float64(total))
 			}

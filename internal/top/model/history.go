@@ -139,7 +139,7 @@ func cumulative(m *endpoint.Metric) bool {
 	case endpoint.Profile:
 		return isGPUActivity(m.Name) || isProbe(m.Name)
 	case endpoint.Gauge:
-		return m.Name == unlistedKernels
+		return strings.HasSuffix(m.Name, "_unlisted_nanoseconds") && isGPUActivity(m.Name)
 	case endpoint.Counter:
 		return strings.HasSuffix(m.Name, "_memcpy_bytes") || strings.HasSuffix(m.Name, "_memset_bytes") || engineSeries[m.Name]
 	case endpoint.Histogram:

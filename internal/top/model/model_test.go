@@ -318,6 +318,45 @@ func TestUnifiedMemoryAndStaleGauges(t *testing.T) {
 	}
 }
 
+func TestMIGInstancesShareOutTheTime(t *testing.T) {
+	v := play(t, NewHistory(time.Second), func(n int) []byte {
+		d := scene.New(n)
+		d.Resource("device", map[string]string{"device.uuid": "GPU-a"}, map[string]string{"device.name": "NVIDIA H200"})
+		for _, id := range []string{"MIG-1", "MIG-2"} {
+			d.Resource("device", map[string]string{"device.uuid": id}, map[string]string{"device.name": "MIG 3g.71gb", "device.parent_uuid": "GPU-a"})
+		}
+		d.Profile("cuda_kernels_nanoseconds", nil, []scene.Frame{{Name: "a", Value: uint64(n) * 1e9, Samples: 1}})
+		return d.JSON()
+	}, 1, 2)
+	if len(v.GPUs) != 3 {
+		t.Errorf("%d devices", len(v.GPUs))
+	}
+	near(t, "share", row(t, v, Kernels, "a").Share, 0.5)
+}
+
+func TestROCm(t *testing.T) {
+	v := play(t, NewHistory(time.Second), func(n int) []byte {
+		d := scene.New(n)
+		d.GPU(0, 0.5)
+		tags := map[string]string{"process.pid": "7"}
+		d.Profile("rocm_kernels_nanoseconds", tags, []scene.Frame{{Name: "Cijk_Alik_Bljk_BBS_BH_MT256x208x64.kd", Value: uint64(n) * 2e8, Samples: uint64(n) * 100}})
+		d.Profile("rocm_memcpy_nanoseconds", tags, []scene.Frame{{Name: "host_to_device", Value: uint64(n) * 1e6, Samples: uint64(n)}})
+		d.Profile("rocm_sync_nanoseconds", tags, []scene.Frame{{Name: "hipStreamSynchronize", Value: uint64(n) * 1e6, Samples: uint64(n)}})
+		d.Counter("rocm_memcpy_bytes", map[string]string{"process.pid": "7", "kind": "host_to_device"}, uint64(n)*4096)
+		d.Gauge("rocm_kernels_unlisted_nanoseconds", tags, float64(n)*1000)
+		d.Gauge("rocm_kernel_trace_mode", tags, 1)
+		d.Counter("rocm_dropped_records_total", tags, 2)
+		return d.JSON()
+	}, 1, 2)
+	near(t, "kernel", row(t, v, Kernels, "Tensile gemm bf16").Share, 0.2)
+	near(t, "bytes", row(t, v, Memory, "copy host_to_device").Bytes, 4096)
+	near(t, "sync", row(t, v, Sync, "hipStreamSynchronize").Time, 1e6)
+	near(t, "beyond the list", v.Tables[Kernels].Unlisted, 1000)
+	if v.Header.KernelTraceOff || len(v.Warnings) != 1 {
+		t.Errorf("trace off: %v, warnings %q", v.Header.KernelTraceOff, v.Warnings)
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	v := play(t, NewHistory(0), func(n int) []byte {
 		d := scene.New(n)

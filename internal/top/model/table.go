@@ -10,8 +10,6 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/top/endpoint"
 )
 
-const unlistedKernels = "cuda_kernels_unlisted_nanoseconds"
-
 // TableKind selects one of the rankings.
 type TableKind int
 
@@ -38,11 +36,16 @@ type source struct {
 	metric string
 	prefix string // of the row names
 	bytes  string // counter of the bytes of each kind
+	// unlisted is a gauge of the total time of the frames that the profile has no room for.
+	unlisted string
 }
 
 var sources = [tableKinds][]source{
-	Kernels: {{metric: "cuda_kernels_nanoseconds"}, {metric: "rocm_kernels_nanoseconds"}},
-	Graphs:  {{metric: "cuda_graphs_nanoseconds"}},
+	Kernels: {
+		{metric: "cuda_kernels_nanoseconds", unlisted: "cuda_kernels_unlisted_nanoseconds"},
+		{metric: "rocm_kernels_nanoseconds", unlisted: "rocm_kernels_unlisted_nanoseconds"},
+	},
+	Graphs: {{metric: "cuda_graphs_nanoseconds", unlisted: "cuda_graphs_unlisted_nanoseconds"}},
 	Memory: {
 		{metric: "cuda_memcpy_nanoseconds", prefix: "copy ", bytes: "cuda_memcpy_bytes"},
 		{metric: "cuda_memset_nanoseconds", prefix: "set ", bytes: "cuda_memset_bytes"},
@@ -91,7 +94,7 @@ type Table struct {
 	Time     Value // ns of GPU (for synchronization host, for probes their own) time per second, over all rows
 	Total    float64
 	Share    Value // of the GPUs' time; not for synchronization and probes
-	Unlisted Value // ns per second, or ns in all without a window, of kernels beyond those that the profile lists
+	Unlisted Value // ns per second, or ns in all without a window, of frames beyond those that the profiles list
 }
 
 // Row is one frame, summed over the processes.
@@ -221,10 +224,10 @@ func (h *History) table(kind TableKind, base, last *read, span Span, gpus int) T
 			t.Share = known(t.Time.V / 1e9 / float64(gpus))
 		}
 	}
+	t.Unlisted = unlisted(kind, base, last, span)
 	switch kind {
 	case Kernels:
 		h.nameKernels(t.Rows)
-		t.Unlisted = h.unlisted(base, last, span)
 	case Memory:
 		addBytes(t.Rows, base, last, span)
 	}
@@ -263,17 +266,17 @@ func (h *History) nameKernels(rows []Row) {
 	}
 }
 
-func (h *History) unlisted(base, last *read, span Span) Value {
+func unlisted(kind TableKind, base, last *read, span Span) Value {
 	var v Value
 	for key, s := range last.series {
-		if s.name != unlistedKernels {
+		if s.profile || !slices.ContainsFunc(sources[kind], func(src source) bool { return src.unlisted == s.name }) {
 			continue
 		}
 		if base == nil {
 			v = known(v.V + s.total.Float())
 			continue
 		}
-		// The rest shrinks when a kernel enters the list; then its growth in the window cannot be told.
+		// The rest shrinks when a frame enters the list; then its growth in the window cannot be told.
 		before := base.series[key]
 		if before == nil || s.total.Float() < before.total.Float() {
 			continue

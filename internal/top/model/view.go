@@ -33,6 +33,7 @@ type Header struct {
 	UptimeKnown     bool
 	ProfilerVersion string
 	GraphTrace      string // "graph", "node", "mixed", "" if not told
+	KernelTraceOff  bool   // ROCm: no process has its kernels timed
 }
 
 // Group is the kernel time of one category.
@@ -64,7 +65,7 @@ func (h *History) View() (View, bool) {
 	v := View{Span: span, Header: h.header(), GPUs: h.gpuViews(), Processes: commandLines(h.last)}
 	v.Engines = h.engineViews(base, last, span)
 	for _, kind := range AllTables {
-		v.Tables[kind] = h.table(kind, base, last, span, len(v.GPUs))
+		v.Tables[kind] = h.table(kind, base, last, span, wholes(v.GPUs))
 	}
 	v.Groups = groups(v.Tables[Kernels].Rows, base != nil)
 	v.Errors = errorsOf(h.last)
@@ -98,6 +99,8 @@ func (h *History) header() Header {
 			}
 		}
 	}
+	rocm := gauges(doc, "rocm_kernel_trace_mode")
+	v.KernelTraceOff = len(rocm) > 0 && !slices.ContainsFunc(rocm, func(m *endpoint.Metric) bool { return m.Value.Float() != 0 })
 	for _, m := range gauges(doc, "cuda_graph_trace_mode") {
 		mode := "graph"
 		if m.Value.Float() == 1 {
@@ -179,9 +182,9 @@ func (h *History) warnings() []string {
 	for i := range doc.Metrics {
 		m := &doc.Metrics[i]
 		switch m.Name {
-		case "cuda_dropped_records_total":
+		case "cuda_dropped_records_total", "rocm_dropped_records_total":
 			dropped += m.Value.Float()
-		case "cuda_invalid_records":
+		case "cuda_invalid_records", "rocm_invalid_records":
 			invalid += m.Value.Float()
 		case "cuda_trace_suspended":
 			suspended = suspended || m.Value.Float() == 1

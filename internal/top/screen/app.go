@@ -507,6 +507,8 @@ func (a *app) emptyText() string {
 		return "nothing matches the filter"
 	case !a.view.Tables[a.kind].Present:
 		return "not measured: the document has no such profile"
+	case a.kind == model.Kernels && a.view.Header.KernelTraceOff:
+		return "empty: kernels of ROCm are timed with --rocm-kernel-trace all"
 	case a.kind == model.Graphs && a.view.Header.GraphTrace == "node":
 		return "empty: with graph trace node, the kernels of graphs are under [k]ernels"
 	}
