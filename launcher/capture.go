@@ -217,6 +217,14 @@ func statusRecord(now int64, signalled bool, number int) []byte {
 	return []byte(`{"ts":` + strconv.FormatInt(now, 10) + `,"` + key + `":` + strconv.Itoa(number) + "}\n")
 }
 
+// needsCare marks the bytes that cannot simply be copied into a JSON string.
+var needsCare = func() (table [256]bool) {
+	for b := range table {
+		table[b] = b < 0x20 || b >= utf8.RuneSelf || b == '"' || b == '\\'
+	}
+	return table
+}()
+
 const hexDigits = "0123456789abcdef"
 
 // appendJSONText appends the inside of a JSON string. Bytes that are not UTF-8 become U+FFFD.
@@ -224,7 +232,7 @@ func appendJSONText(out, text []byte) []byte {
 	plain := 0 // the start of what needs no change
 	for i := 0; i < len(text); {
 		b := text[i]
-		if b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\' {
+		if !needsCare[b] {
 			i++
 			continue
 		}

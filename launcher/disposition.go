@@ -4,11 +4,14 @@ import (
 	"os/signal"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Set by the entry point of startup_*.s, where the binary is linked with it.
 var (
 	ignoredAtStart uint64
+	blockedAtStart uint64
 	startNoted     bool
 )
 
@@ -46,6 +49,22 @@ func ignore(set signalSet) {
 		signal.Ignore(syscall.Signal(sig))
 		sigaction(sig, &kernelAction{handler: sigIgn}, nil)
 	}
+}
+
+// withInheritedMask runs start, which forks or executes, with the signals blocked that were so for the launcher. The
+// thread must be locked.
+func withInheritedMask(start func() error) error {
+	if !startNoted {
+		return start()
+	}
+	var inherited, old unix.Sigset_t
+	inherited.Val[0] = blockedAtStart
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &inherited, &old); err != nil {
+		return start()
+	}
+	err := start()
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	return err
 }
 
 const (

@@ -49,9 +49,12 @@ func insideLauncher(self string) bool {
 // become replaces the launcher by the program, with the dispositions that it was started with.
 func become(p program, environ []string, ignored signalSet) error {
 	ignore(ignored)
-	err := syscall.Exec(p.path, p.argv, environ)
-	if err == syscall.ENOEXEC {
-		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), environ)
-	}
+	err := withInheritedMask(func() error {
+		err := syscall.Exec(p.path, p.argv, environ)
+		if err == syscall.ENOEXEC {
+			err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), environ)
+		}
+		return err
+	})
 	return startErrorOf(p.argv[0], err)
 }

@@ -158,6 +158,9 @@ func TestWorkloadSeesNoDifference(t *testing.T) {
 		{"nice", `exec nice -n 3 $R nice`},
 		{"ignored signals", `trap '' TERM PIPE QUIT USR1 HUP INT TSTP WINCH RTMIN+5; exec $R grep -E 'Sig(Ign|Blk)' /proc/self/status`},
 		{"no ignored signals", `exec $R grep -E 'Sig(Ign|Blk)' /proc/self/status`},
+		{"blocked signals", `exec python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM, signal.SIGRTMIN + 3])
+os.execvp(sys.argv[1], sys.argv[1:])' $R grep SigBlk /proc/self/status`},
 		{"session and group", `exec $R ps -o sid=,pgid= -p $$`},
 		{"no interpreter line", `cd ` + dir + `; exec $R ./noshebang yes`},
 		{"sigpipe", `$R sh -c 'trap "" PIPE; exec yes' 2>/dev/null | head -1`},

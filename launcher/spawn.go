@@ -19,11 +19,15 @@ func spawn(p program, environ []string, streams [3]uintptr) (process, error) {
 		Files: streams[:],
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM},
 	}
-	pid, err := syscall.ForkExec(p.path, p.argv, attr)
-	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without an interpreter line is one for the shell, as for execvp.
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), attr)
-	}
+	var pid int
+	err := withInheritedMask(func() (err error) {
+		pid, err = syscall.ForkExec(p.path, p.argv, attr)
+		if errors.Is(err, syscall.ENOEXEC) {
+			// A script without an interpreter line is one for the shell, as for execvp.
+			pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), attr)
+		}
+		return err
+	})
 	if err != nil {
 		if errors.Is(err, syscall.ENOENT) && isFile(p.path) {
 			return process{}, &startError{text: p.argv[0] + ": its interpreter is not there", status: exitNotExecutable}
