@@ -12,7 +12,6 @@ type Parser struct {
 	oom       OOMCounter
 	oomStart  int64
 	oomKnown  bool
-	lines     uint64
 	dropped   uint64
 }
 
@@ -31,7 +30,6 @@ func NewParser(oom OOMCounter, emit func(Entry)) *Parser {
 func (p *Parser) Record(now time.Time, r Record) {
 	switch r.Kind {
 	case KindLine:
-		p.lines++
 		p.extractor.Line(now, r.Time, r.Stream, r.Line)
 	case KindDropped:
 		p.dropped += uint64(max(r.Dropped, 0))
@@ -77,6 +75,5 @@ func (p *Parser) Flush(now time.Time) {
 // TakeOmitted returns how many entries the rate limit held back since the last call.
 func (p *Parser) TakeOmitted() int { return p.condenser.TakeOmitted() }
 
-// Lines is how many lines were taken, Dropped how many the launcher could not capture.
-func (p *Parser) Lines() uint64   { return p.lines }
+// Dropped is how many lines the launcher could not capture.
 func (p *Parser) Dropped() uint64 { return p.dropped }
