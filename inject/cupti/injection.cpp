@@ -65,7 +65,7 @@ void buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   if (!flag(session.exit_hooked_late) && !__atomic_exchange_n(&session.exit_hooked_late, true, __ATOMIC_ACQ_REL)) {
     atexit(at_exit);
   }
-  uint32_t bound = session.pace.bound();
+  uint32_t bound = session.pace.bound(session.pool.requested() - session.pool.returned());
   if (bound >= BufferPool::kBufferBytes / BufferPool::kRecordBytes) bound = 0;
   *buffer = session.pool.take(bound, session.may_refuse, size);
   *max_records = bound;

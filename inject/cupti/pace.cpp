@@ -11,7 +11,7 @@ thread_local uint32_t last_epoch = 0;
 
 }  // namespace
 
-uint32_t Pace::bound() {
+uint32_t Pace::bound(uint64_t outstanding) {
   const uint32_t epoch = __atomic_load_n(&epoch_, __ATOMIC_RELAXED);
   if (last_epoch != epoch) {
     last_epoch = epoch;
@@ -21,7 +21,8 @@ uint32_t Pace::bound() {
   const uint64_t before = __atomic_load_n(&threads_before_, __ATOMIC_RELAXED);
   if (before > threads) threads = before;
   const uint64_t share = rate() / kBuffersPerSecond / (threads ? threads : 1);
-  if (share < kLeastRecords) return kLeastRecords;
+  const uint32_t least = outstanding < 16 ? 1 : outstanding < 32 ? 16 : outstanding < 64 ? 64 : 256;
+  if (share < least) return least;
   return share < UINT32_MAX ? static_cast<uint32_t>(share) : UINT32_MAX;
 }
 

@@ -1,6 +1,7 @@
 // Decides how many records a buffer may hold. CUPTI hands a buffer back only when all its records are finished, so on a
 // stream that is never idle a large buffer would come late: a buffer shall cover an eighth of a second of one thread's
-// work. Small buffers cost time per launch, so the bound follows the rate at which records complete.
+// work, down to a single record where kernels take long. Changing buffers costs time in the launching thread, so the
+// bound follows the rate at which records complete, and a burst that outruns it gets larger buffers the more are out.
 #ifndef GRAPHSIGNAL_INJECT_CUPTI_PACE_H
 #define GRAPHSIGNAL_INJECT_CUPTI_PACE_H
 
@@ -11,10 +12,8 @@ namespace cupti {
 
 class Pace {
  public:
-  static const uint32_t kLeastRecords = 16;
-
-  // Bound for a buffer that the calling thread asks for. Lock-free.
-  uint32_t bound();
+  // Bound for a buffer that the calling thread asks for while so many are out. Lock-free.
+  uint32_t bound(uint64_t outstanding);
   // Counts records that have arrived, at a time of a clock that never steps. Callers take turns.
   void arrived(uint64_t records, uint64_t now_ns);
   // Once a second, on our own thread.

@@ -192,22 +192,26 @@ TEST(pace_follows_the_rate) {
   Pace& pace = *test::keep(new Pace);
   const uint64_t second = 1000000000;
   uint64_t now = 100 * second;
-  CHECK_EQ(pace.bound(), Pace::kLeastRecords);
+  CHECK_EQ(pace.bound(0), 1u);
+  // A burst gets larger buffers the more are out.
+  CHECK_EQ(pace.bound(16), 16u);
+  CHECK_EQ(pace.bound(32), 64u);
+  CHECK_EQ(pace.bound(200), 256u);
   for (int i = 0; i < 20; i++) pace.arrived(2500, now += second / 20);
   CHECK(pace.rate() > 45000 && pace.rate() < 55000);
-  CHECK(pace.bound() > 5600 && pace.bound() < 6900);
-  std::thread([&] { pace.bound(); }).join();
-  CHECK(pace.bound() < 3500);  // two threads share the rate
+  CHECK(pace.bound(0) > 5600 && pace.bound(200) < 6900);
+  std::thread([&] { pace.bound(0); }).join();
+  CHECK(pace.bound(0) < 3500);  // two threads share the rate
   // Then long kernels: five a second.
   for (int s = 0; s < 12; s++) {
     pace.tick();
     for (int i = 0; i < 5; i++) pace.arrived(1, now += second / 5);
   }
-  CHECK_EQ(pace.bound(), Pace::kLeastRecords);
+  CHECK_EQ(pace.bound(0), 1u);
   // And nothing at all.
   for (int i = 0; i < 20; i++) pace.arrived(2500, now += second / 20);
   for (int s = 0; s < 10; s++) pace.tick();
-  CHECK_EQ(pace.bound(), Pace::kLeastRecords);
+  CHECK_EQ(pace.bound(0), 1u);
 }
 
 namespace {
