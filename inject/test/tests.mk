@@ -116,3 +116,4 @@ aarch64:
 gate: all
 	test/versions.sh $(LIBRARIES)
 	test/gate.sh $(PACKAGES) $(LIBRARIES)
+	@if command -v $(CROSS)g++ >/dev/null; then $(MAKE) aarch64; else echo "gate: $(CROSS)g++ is not installed: aarch64 was NOT compiled"; fi
