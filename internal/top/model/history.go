@@ -24,6 +24,8 @@ const (
 	maxCarried = 4096
 	// freshness is the age up to which a series counts as still being measured. Writers and scrapes have periods of 1 s.
 	freshness = 3 * time.Second
+	// silence is the age from which it is said that nothing is measured any more.
+	silence = 10 * time.Second
 	// gaugeLife is the age from which a GPU's gauge is no longer shown: the device or the telemetry is gone.
 	gaugeLife = 15 * time.Second
 )
@@ -103,7 +105,10 @@ func (h *History) Add(doc *endpoint.Document, at time.Time) {
 	if h.last != nil && (doc.StartNS != h.last.StartNS || doc.Context["instance.id"] != h.last.Context["instance.id"]) {
 		h.clear()
 	}
-	h.last = doc
+	if h.last == nil || doc.PayloadNS != h.last.PayloadNS {
+		h.changed = at
+	}
+	h.last, h.latest = doc, at
 	r := read{at: at, payload: doc.PayloadNS, series: make(map[string]*series)}
 	var previous map[string]*series
 	if len(h.reads) > 0 {

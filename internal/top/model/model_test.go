@@ -372,6 +372,22 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+func TestDocumentThatStandsStill(t *testing.T) {
+	frozen := func(int) []byte { return scene.Single(60) }
+	if v := play(t, NewHistory(0), frozen, 1, 2, 14); len(v.Warnings) != 1 || v.Warnings[0] != "the document has not changed for 13 s" {
+		t.Errorf("%q", v.Warnings)
+	}
+	silent := func(n int) []byte {
+		return profile(n, scene.Start+1e9, map[string][]scene.Frame{"1": {{Name: "a", Value: 1, Samples: 1}}})
+	}
+	if v := play(t, NewHistory(0), silent, 13); len(v.Warnings) != 1 || v.Warnings[0] != "nothing was measured in the last 12 s" {
+		t.Errorf("%q", v.Warnings)
+	}
+	if v := play(t, NewHistory(0), silent, 9); len(v.Warnings) != 0 {
+		t.Errorf("%q", v.Warnings)
+	}
+}
+
 func TestHistoryIsBounded(t *testing.T) {
 	h := NewHistory(MaxWindow)
 	origin := time.Now()

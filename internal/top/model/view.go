@@ -174,13 +174,15 @@ func errorsOf(doc *endpoint.Document) Errors {
 	return out
 }
 
-// warnings are the profile's own statements that it is incomplete.
+// warnings say in what the document is out of date or incomplete.
 func (h *History) warnings() []string {
 	doc := h.last
 	var dropped, invalid float64
 	suspended := false
+	newest := int64(0)
 	for i := range doc.Metrics {
 		m := &doc.Metrics[i]
+		newest = max(newest, m.UpdatedNS)
 		switch m.Name {
 		case "cuda_dropped_records_total", "rocm_dropped_records_total":
 			dropped += m.Value.Float()
@@ -191,6 +193,11 @@ func (h *History) warnings() []string {
 		}
 	}
 	var out []string
+	if age := h.latest.Sub(h.changed); doc.PayloadNS > 0 && age > silence {
+		out = append(out, fmt.Sprintf("the document has not changed for %.0f s", age.Seconds()))
+	} else if age := time.Duration(doc.PayloadNS - newest); newest > 0 && doc.PayloadNS > 0 && age > silence {
+		out = append(out, fmt.Sprintf("nothing was measured in the last %.0f s", age.Seconds()))
+	}
 	if suspended {
 		out = append(out, "tracing is suspended: another tool took over CUPTI")
 	}
