@@ -3,6 +3,7 @@
 package main
 
 import (
+	graphsignalexporter "github.com/graphsignal/graphsignal-collector/exporter/graphsignalexporter"
 	signalsexporter "github.com/graphsignal/graphsignal-collector/exporter/signalsexporter"
 	workloadextension "github.com/graphsignal/graphsignal-collector/extension/workloadextension"
 	consolereceiver "github.com/graphsignal/graphsignal-collector/receiver/consolereceiver"
@@ -89,6 +90,7 @@ func components() (otelcol.Factories, error) {
 	})
 
 	factories.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		graphsignalexporter.NewFactory(),
 		signalsexporter.NewFactory(),
 		debugexporter.NewFactory(),
 		otlpexporter.NewFactory(),
@@ -99,11 +101,12 @@ func components() (otelcol.Factories, error) {
 		return otelcol.Factories{}, err
 	}
 	factories.ExporterModules = makeModulesMap(factories.Exporters, map[component.Type]string{
-		signalsexporter.NewFactory().Type():    "github.com/graphsignal/graphsignal-collector v0.0.0",
-		debugexporter.NewFactory().Type():      "go.opentelemetry.io/collector/exporter/debugexporter v0.165.0",
-		otlpexporter.NewFactory().Type():       "go.opentelemetry.io/collector/exporter/otlpexporter v0.165.0",
-		otlphttpexporter.NewFactory().Type():   "go.opentelemetry.io/collector/exporter/otlphttpexporter v0.165.0",
-		prometheusexporter.NewFactory().Type(): "github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter v0.165.1",
+		graphsignalexporter.NewFactory().Type(): "github.com/graphsignal/graphsignal-collector v0.0.0",
+		signalsexporter.NewFactory().Type():     "github.com/graphsignal/graphsignal-collector v0.0.0",
+		debugexporter.NewFactory().Type():       "go.opentelemetry.io/collector/exporter/debugexporter v0.165.0",
+		otlpexporter.NewFactory().Type():        "go.opentelemetry.io/collector/exporter/otlpexporter v0.165.0",
+		otlphttpexporter.NewFactory().Type():    "go.opentelemetry.io/collector/exporter/otlphttpexporter v0.165.0",
+		prometheusexporter.NewFactory().Type():  "github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter v0.165.1",
 	})
 
 	factories.Processors, err = otelcol.MakeFactoryMap[processor.Factory](

@@ -151,7 +151,6 @@ func TestBindConflict(t *testing.T) {
 	set := exportertest.NewNopSettings(metadata.Type)
 	set.Logger = loggerOf(hub)
 	e := newExporter(set, cfg, hub, time.Now)
-	e.users, e.release = 1, func() {}
 	require.NoError(t, e.Start(context.Background(), h), "the pipelines go on without an endpoint")
 	require.Equal(t, []string{"bind_failed " + address + ": address already in use"}, h.log())
 
@@ -193,7 +192,6 @@ func TestOtherBindFailures(t *testing.T) {
 		cfg := createDefaultConfig().(*Config)
 		cfg.NetAddr.Endpoint = address
 		e := newExporter(exportertest.NewNopSettings(metadata.Type), cfg, &selflog.Hub{}, time.Now)
-		e.users, e.release = 1, func() {}
 		require.NoError(t, e.Start(context.Background(), h))
 		require.Len(t, h.log(), 1)
 		assert.Contains(t, h.log()[0], "bind_failed "+address+": ")

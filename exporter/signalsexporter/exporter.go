@@ -14,13 +14,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/zap"
 
+	"github.com/graphsignal/graphsignal-collector/internal/fold"
 	"github.com/graphsignal/graphsignal-collector/internal/selflog"
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/internal/store"
 )
 
-// signalsExporter is the exporter of both signals. Its pipelines start and shut it down each on its own: the
-// first start starts it, and the last shutdown ends it, when every pipeline has been drained.
+// signalsExporter is the exporter of both signals: one instance, which ends when every pipeline has been drained.
 type signalsExporter struct {
 	cfg      *Config
 	settings component.TelemetrySettings
@@ -30,10 +30,6 @@ type signalsExporter struct {
 	endpoint *endpoint
 	refused  refusals
 
-	release func() // withdraws the instance from its registry
-
-	mu      sync.Mutex
-	users   int // guarded by the registry until Start, by mu from then on
 	started bool
 }
 
@@ -51,11 +47,6 @@ func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func(
 
 // Start binds the endpoint. That the address cannot be bound is no error: it is tried again in the background.
 func (e *signalsExporter) Start(ctx context.Context, host component.Host) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.started {
-		return nil
-	}
 	e.started = true
 	if e.cfg.Output != "" {
 		if err := checkOutput(e.cfg.Output); err != nil {
@@ -65,15 +56,8 @@ func (e *signalsExporter) Start(ctx context.Context, host component.Host) error 
 	return e.endpoint.start(ctx, host)
 }
 
-// Shutdown of the last pipeline writes the final document and ends the endpoint.
+// Shutdown writes the final document and ends the endpoint.
 func (e *signalsExporter) Shutdown(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.users--
-	if e.users != 0 {
-		return nil
-	}
-	e.release()
 	e.refused.flush()
 	var err error
 	if e.cfg.Output != "" && e.started {
@@ -93,10 +77,7 @@ func (*signalsExporter) Capabilities() consumer.Capabilities {
 // ConsumeMetrics folds md into the store. What cannot be shown is counted and reported, never an error: sending
 // it again would not help.
 func (e *signalsExporter) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
-	var unsupported int
-	outcome := e.document.store.Update(func(b *store.Batch) {
-		unsupported = signal.Decode(md, sink{b})
-	})
+	outcome, unsupported := fold.Metrics(e.document.store, md)
 	e.document.changed()
 	e.refused.add(unsupported+outcome.Rejected, outcome.DroppedSeries, outcome.DroppedResources)
 	return nil
@@ -124,14 +105,6 @@ func (e *signalsExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
 	e.document.changed()
 	e.refused.add(empty, 0, 0)
 	return nil
-}
-
-// sink makes a store.Batch a signal.Sink.
-type sink struct{ *store.Batch }
-
-// Entity implements signal.Sink.
-func (s sink) Entity(entity signal.Entity, firstSeen, lastSeen int64) {
-	s.Resource(entity.Kind, entity.ID, entity.Attributes, firstSeen, lastSeen)
 }
 
 // refusals counts what could not be shown and reports it in one warning a minute.

@@ -2,7 +2,6 @@ package signalsexporter
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -12,15 +11,17 @@ import (
 
 	"github.com/graphsignal/graphsignal-collector/exporter/signalsexporter/internal/metadata"
 	"github.com/graphsignal/graphsignal-collector/internal/selflog"
+	"github.com/graphsignal/graphsignal-collector/internal/sharedcomponent"
 )
 
 const defaultEndpoint = "127.0.0.1:18259"
 
 // NewFactory returns the factory of the signals exporter.
 func NewFactory() exporter.Factory {
+	f := factory{exporters: sharedcomponent.NewUntilLast[*Config, *signalsExporter]()}
 	return exporter.NewFactory(metadata.Type, createDefaultConfig,
-		exporter.WithMetrics(createMetrics, metadata.MetricsStability),
-		exporter.WithLogs(createLogs, metadata.LogsStability))
+		exporter.WithMetrics(f.createMetrics, metadata.MetricsStability),
+		exporter.WithLogs(f.createLogs, metadata.LogsStability))
 }
 
 func createDefaultConfig() component.Config {
@@ -32,37 +33,35 @@ func createDefaultConfig() component.Config {
 	return &Config{ServerConfig: server}
 }
 
-func createMetrics(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
-	return instances.get(set, cfg.(*Config)), nil
+// factory makes the metrics and the logs exporter of one configuration the same one.
+type factory struct {
+	exporters *sharedcomponent.Map[*Config, *signalsExporter]
 }
 
-func createLogs(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
-	return instances.get(set, cfg.(*Config)), nil
+// shared is a signalsExporter with the life of the shared component.
+type shared struct {
+	*signalsExporter
+	life *sharedcomponent.Component[*signalsExporter]
 }
 
-// instances makes the metrics and the logs exporter of one configuration the same one.
-var instances = registry{byConfig: make(map[*Config]*signalsExporter)}
+func (s shared) Start(ctx context.Context, host component.Host) error { return s.life.Start(ctx, host) }
+func (s shared) Shutdown(ctx context.Context) error                   { return s.life.Shutdown(ctx) }
 
-type registry struct {
-	mu       sync.Mutex
-	byConfig map[*Config]*signalsExporter
-}
-
-func (r *registry) get(set exporter.Settings, cfg *Config) *signalsExporter {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, ok := r.byConfig[cfg]
-	if !ok {
-		e = newExporter(set, cfg, selflog.Default, time.Now)
-		e.release = func() { r.remove(cfg) }
-		r.byConfig[cfg] = e
+func (f factory) get(set exporter.Settings, cfg component.Config) (shared, error) {
+	own := cfg.(*Config)
+	c, err := f.exporters.LoadOrStore(own, func() (*signalsExporter, error) {
+		return newExporter(set, own, selflog.Default, time.Now), nil
+	})
+	if err != nil {
+		return shared{}, err
 	}
-	e.users++
-	return e
+	return shared{c.Unwrap(), c}, nil
 }
 
-func (r *registry) remove(cfg *Config) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.byConfig, cfg)
+func (f factory) createMetrics(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Metrics, error) {
+	return f.get(set, cfg)
+}
+
+func (f factory) createLogs(_ context.Context, set exporter.Settings, cfg component.Config) (exporter.Logs, error) {
+	return f.get(set, cfg)
 }

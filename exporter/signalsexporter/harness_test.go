@@ -92,6 +92,7 @@ type running struct {
 	clock   *clock
 	address string
 	client  *http.Client
+	ended   bool
 }
 
 const startTime = 1790000000123456789
@@ -109,8 +110,6 @@ func start(t testing.TB, change func(*Config)) *running {
 	set := exportertest.NewNopSettings(metadata.Type)
 	set.Logger = zap.New(hub.Tee(zap.NewNop().Core()))
 	r.signalsExporter = newExporter(set, cfg, hub, r.clock.now)
-	r.users = 1
-	r.release = func() {}
 	r.document.interval, r.document.share = 0, 0
 	require.NoError(t, r.Start(context.Background(), r.host))
 	t.Cleanup(r.end)
@@ -122,7 +121,8 @@ func start(t testing.TB, change func(*Config)) *running {
 }
 
 func (r *running) end() {
-	if r.users > 0 {
+	if !r.ended {
+		r.ended = true
 		require.NoError(r.t, r.Shutdown(context.Background()))
 	}
 }

@@ -3,6 +3,7 @@
 package selflog
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/graphsignal/graphsignal-collector/internal/store"
 	"github.com/graphsignal/graphsignal-collector/internal/version"
+	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
 
 const (
@@ -123,6 +125,7 @@ type core struct {
 	hub       *Hub
 	component string
 	failure   string
+	expected  bool // the record tells of the workload's end, which is no failure
 }
 
 func (*core) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
@@ -143,7 +146,9 @@ func (c *core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcor
 func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	clone := *c
 	clone.take(fields)
-	c.hub.add(entry, clone.component, clone.failure)
+	if !clone.expected {
+		c.hub.add(entry, clone.component, clone.failure)
+	}
 	return nil
 }
 
@@ -158,6 +163,7 @@ func (c *core) take(fields []zapcore.Field) {
 		case f.Type == zapcore.ErrorType:
 			if err, ok := f.Interface.(error); ok && err != nil {
 				c.failure = strings.ToValidUTF8(err.Error(), "\uFFFD")
+				c.expected = c.expected || errors.Is(err, workload.ErrEnded)
 			}
 		case f.Key == "error" && f.Type == zapcore.StringType:
 			c.failure = f.String

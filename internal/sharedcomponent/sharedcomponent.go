@@ -5,6 +5,7 @@ package sharedcomponent
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/collector/component"
 )
@@ -12,13 +13,23 @@ import (
 // Map holds the shared components by a key, usually the pointer to their configuration: all pipelines that use one
 // component ID get the same one.
 type Map[K comparable, C component.Component] struct {
+	untilLast  bool
 	mu         sync.Mutex
 	components map[K]*Component[C]
 }
 
-// New returns an empty Map.
+// New returns an empty Map for receivers: the first pipeline that shuts one down ends it, so that nothing is sent
+// to a pipeline that is gone.
 func New[K comparable, C component.Component]() *Map[K, C] {
 	return &Map[K, C]{components: make(map[K]*Component[C])}
+}
+
+// NewUntilLast returns an empty Map for exporters: the last pipeline that shuts one down ends it, when all are
+// drained.
+func NewUntilLast[K comparable, C component.Component]() *Map[K, C] {
+	m := New[K, C]()
+	m.untilLast = true
+	return m
 }
 
 // LoadOrStore returns the component of a key and makes it with create when there is none.
@@ -26,25 +37,29 @@ func (m *Map[K, C]) LoadOrStore(key K, create func() (C, error)) (*Component[C],
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c, ok := m.components[key]; ok {
+		c.users.Add(1)
 		return c, nil
 	}
 	inner, err := create()
 	if err != nil {
 		return nil, err
 	}
-	c := &Component[C]{inner: inner, remove: func() {
+	c := &Component[C]{inner: inner, untilLast: m.untilLast, remove: func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.components, key)
 	}}
+	c.users.Store(1)
 	m.components[key] = c
 	return c, nil
 }
 
 // Component is one shared component.
 type Component[C component.Component] struct {
-	inner  C
-	remove func()
+	inner     C
+	untilLast bool
+	remove    func()
+	users     atomic.Int64
 
 	start, stop       sync.Once
 	startErr, stopErr error
@@ -61,9 +76,12 @@ func (c *Component[C]) Start(ctx context.Context, host component.Host) error {
 	return c.startErr
 }
 
-// Shutdown shuts the component down, the first time, and takes it from its Map; later calls return the same
-// result.
+// Shutdown shuts the component down, once, and takes it from its Map; later calls return the same result. Before
+// the last user of a Map made by NewUntilLast it does nothing.
 func (c *Component[C]) Shutdown(ctx context.Context) error {
+	if left := c.users.Add(-1); c.untilLast && left > 0 {
+		return nil
+	}
 	c.stop.Do(func() {
 		c.remove()
 		c.stopErr = c.inner.Shutdown(ctx)

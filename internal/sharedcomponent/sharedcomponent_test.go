@@ -57,3 +57,16 @@ func TestErrors(t *testing.T) {
 	}
 	require.ErrorIs(t, c.Shutdown(t.Context()), failure)
 }
+
+func TestUntilLast(t *testing.T) {
+	m := NewUntilLast[string, *counting]()
+	create := func() (*counting, error) { return &counting{}, nil }
+	a, err := m.LoadOrStore("a", create)
+	require.NoError(t, err)
+	_, err = m.LoadOrStore("a", create)
+	require.NoError(t, err)
+	require.NoError(t, a.Shutdown(t.Context()))
+	assert.Equal(t, 0, a.Unwrap().stops, "another pipeline uses it still")
+	require.NoError(t, a.Shutdown(t.Context()))
+	assert.Equal(t, 1, a.Unwrap().stops)
+}

@@ -1,0 +1,76 @@
+package graphsignalexporter
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/config/configopaque"
+)
+
+// maxKeyFile bounds what is read of a key file.
+const maxKeyFile = 64 << 10
+
+// Config configures the exporter.
+type Config struct {
+	// ClientConfig is the HTTP client: endpoint (the platform's base URL), proxy_url, tls and so on.
+	confighttp.ClientConfig `mapstructure:",squash"`
+
+	// APIKey is the key of the account; APIKeyFile names a file that holds it. One of them is required.
+	APIKey     configopaque.String `mapstructure:"api_key"`
+	APIKeyFile string              `mapstructure:"api_key_file"`
+
+	// Interval is the time between uploads.
+	Interval time.Duration `mapstructure:"upload_interval"`
+
+	// Tags are on everything that is uploaded, under each signal's own.
+	Tags map[string]string `mapstructure:"tags,omitempty"`
+}
+
+var _ component.Config = (*Config)(nil)
+
+// Validate checks the settings. It does not read the key file, which may come later than the configuration.
+func (c *Config) Validate() error {
+	base, err := url.Parse(c.Endpoint)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return fmt.Errorf("endpoint %q is no http or https URL", c.Endpoint)
+	}
+	if c.APIKey == "" && c.APIKeyFile == "" {
+		return errors.New("api_key or api_key_file is required")
+	}
+	if c.APIKey != "" && c.APIKeyFile != "" {
+		return errors.New("api_key and api_key_file exclude each other")
+	}
+	if c.Interval < 100*time.Millisecond {
+		return errors.New("upload_interval must be at least 100ms")
+	}
+	return nil
+}
+
+// key returns the API key, from the file if there is one.
+func (c *Config) key() (string, error) {
+	if c.APIKeyFile == "" {
+		return string(c.APIKey), nil
+	}
+	info, err := os.Stat(c.APIKeyFile)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxKeyFile {
+		return "", fmt.Errorf("%s is too large for a key", c.APIKeyFile)
+	}
+	raw, err := os.ReadFile(c.APIKeyFile)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(raw))
+	if key == "" || strings.ContainsAny(key, "\r\n") {
+		return "", fmt.Errorf("%s does not hold one line with a key", c.APIKeyFile)
+	}
+	return key, nil
+}
