@@ -49,7 +49,7 @@ func running(t *testing.T, r receiver.Metrics, host component.Host) (stop func()
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 20*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, condition, time.Minute, 5*time.Millisecond, what)
 }
 
 func TestLifecycle(t *testing.T) {
