@@ -320,6 +320,10 @@ func (r *run) passOn(c caught) {
 		err := r.workload.signal(c)
 		r.msg.debug("signal %d passed on: %v", c.sig, err)
 	}
+	if c.sig == syscall.SIGTSTP && isStopped(r.workload.pid) {
+		// Its stop may have been heard of before the signal.
+		r.workloadStopped(syscall.SIGTSTP)
+	}
 }
 
 // resize gives the pseudoterminals the size of the real one. Unless it is quiet it tells the programs; it reports
