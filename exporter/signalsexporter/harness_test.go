@@ -120,9 +120,14 @@ func start(t testing.TB, change func(*Config)) *running {
 	return r
 }
 
+// Shutdown hides the exporter's, to note that it was called.
+func (r *running) Shutdown(ctx context.Context) error {
+	r.ended = true
+	return r.signalsExporter.Shutdown(ctx)
+}
+
 func (r *running) end() {
 	if !r.ended {
-		r.ended = true
 		require.NoError(r.t, r.Shutdown(context.Background()))
 	}
 }
