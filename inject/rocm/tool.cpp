@@ -15,8 +15,10 @@ namespace graphsignal {
 namespace rocm {
 namespace {
 
-const uint64_t kExitWaitNs = 500000000;
-const uint64_t kBusyWaitNs = 300000000;
+// How long the end of the process waits for the last flush. It takes milliseconds, but on a starved machine the SDK's thread
+// may have to wait for its turn.
+const uint64_t kExitWaitNs = 1500000000;
+const uint64_t kBusyWaitNs = 1000000000;
 const long kBusyStepNs = 1000000;
 const size_t kBufferBytes = 4u << 20;
 const size_t kWatermarkBytes = 1u << 20;
