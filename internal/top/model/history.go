@@ -64,12 +64,14 @@ type read struct {
 
 // History keeps the last reads of one profiler instance.
 type History struct {
-	window time.Duration
-	reads  []read
-	last   *endpoint.Document
-	trends map[string][]float64
-	names  *nameCache
-	seen   map[string]seenTotal // for throughput trends: the previous read's total by series
+	window  time.Duration
+	reads   []read
+	last    *endpoint.Document
+	trends  map[string][]float64
+	names   *nameCache
+	seen    map[string]seenTotal // for throughput trends: the previous read's total by series
+	changed time.Time            // when the first document of the newest payload time came
+	latest  time.Time            // when the newest document came
 }
 
 type seenTotal struct {
