@@ -60,6 +60,7 @@ type app struct {
 
 	mode     mode
 	kind     model.TableKind
+	chosen   bool // the user has picked a ranking
 	cursor   int
 	selected string // ID of the row that the cursor follows when the ranking changes, "" for the first
 	offset   int    // first row shown
@@ -137,10 +138,14 @@ func (a *app) refresh() {
 	if !ok {
 		return
 	}
-	if !a.ready && !v.Tables[model.Kernels].Present && v.Tables[model.Probes].Present {
-		a.kind = model.Probes // a workload without a GPU
-	}
 	a.view, a.ready = v, true
+	if !a.chosen {
+		first := model.Kernels
+		if !v.Tables[model.Kernels].Present && v.Tables[model.Probes].Present {
+			first = model.Probes // a workload without a GPU
+		}
+		a.show(first)
+	}
 	a.selectRows()
 }
 
@@ -173,6 +178,11 @@ func (a *app) moveTo(i int) {
 	if a.cursor > 0 {
 		a.selected = a.rows[a.cursor].ID
 	}
+}
+
+func (a *app) choose(kind model.TableKind) {
+	a.chosen = true
+	a.show(kind)
 }
 
 func (a *app) show(kind model.TableKind) {
@@ -219,15 +229,15 @@ func (a *app) key(m tea.KeyPressMsg) tea.Cmd {
 		a.filter = ""
 		a.selectRows()
 	case "k":
-		a.show(model.Kernels)
+		a.choose(model.Kernels)
 	case "g":
-		a.show(model.Graphs)
+		a.choose(model.Graphs)
 	case "m":
-		a.show(model.Memory)
+		a.choose(model.Memory)
 	case "s":
-		a.show(model.Sync)
+		a.choose(model.Sync)
 	case "o":
-		a.show(model.Probes)
+		a.choose(model.Probes)
 	case "/":
 		a.editing = true
 	case "p":

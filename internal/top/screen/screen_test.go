@@ -304,6 +304,33 @@ func TestSelectionFollowsARenamedKernel(t *testing.T) {
 	}
 }
 
+// A workload without a GPU is shown by its probes as soon as it has any, unless the user looks at something else.
+func TestFirstRanking(t *testing.T) {
+	probes := func(n int) []byte {
+		d := scene.New(n)
+		if n > 1 {
+			d.Profile("app_parts_nanoseconds", nil, []scene.Frame{{Name: "load", Value: uint64(n), Samples: 1}})
+		}
+		if n > 3 {
+			d.Profile("cuda_kernels_nanoseconds", nil, nil)
+		}
+		return d.JSON()
+	}
+	p := play(t, probes, time.Second, 1)
+	for read, want := range []string{">[k]ernels", ">[o]wn probes", ">[o]wn probes", ">[k]ernels"} {
+		if got := p.plain(); !strings.Contains(got, want) {
+			t.Errorf("after read %d no %q in\n%s", read+1, want, got)
+		}
+		p.reads(1)
+	}
+	p = play(t, probes, time.Second, 1)
+	p.typed("k")
+	p.reads(1)
+	if got := p.plain(); !strings.Contains(got, ">[k]ernels") {
+		t.Errorf("the user's choice is gone:\n%s", got)
+	}
+}
+
 func TestFilter(t *testing.T) {
 	p := play(t, scene.Single, time.Second, 2)
 	p.typed("/ALLRED")
