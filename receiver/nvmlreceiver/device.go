@@ -1,0 +1,210 @@
+package nvmlreceiver
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/driver"
+)
+
+const (
+	// askAgain is when a call that was refused is tried again.
+	askAgain = time.Minute
+	// readingLimit ends a reading that takes so long; what it has is published.
+	readingLimit = 5 * time.Second
+	// A device that does not answer is tried again after lostDelay, then after twice that, up to lostDelayMax.
+	lostDelay, lostDelayMax = 2 * time.Second, time.Minute
+)
+
+// device reads one device on two lanes: the values of every collection, and those whose calls take longer.
+type device struct {
+	identity
+	lib        driver.Library
+	quit       <-chan struct{}
+	fast, slow *lane
+
+	// The fast lane's own.
+	fastCalls    callState
+	window       [2]uint64 // newest sample seen, µs since the epoch, by utilization
+	noMemory2    bool      // memory is asked for in the old form
+	noLinkFields bool      // the throughput counters over all links are not there
+	xids         xidWatch
+	lost         nvml.Return // SUCCESS: it answers
+	retryAt      time.Time
+	delay        time.Duration
+
+	// The slow lane's own.
+	slowCalls callState
+	links     linkState
+
+	// Of both lanes, and of the goroutine that reads the PCIe counters.
+	pcie  pcieReader
+	polls sync.WaitGroup
+	// perLink says that link throughput has to be asked for link by link.
+	perLink atomic.Bool
+
+	// The collection's own.
+	memoryTotal uint64
+	firstSeen   int64
+}
+
+// call is one question to a device, or several that are asked together: they share their fate.
+type call struct {
+	// symbols are the functions that it takes, any of each element.
+	symbols [][]string
+	// gpu says that MIG devices are not asked.
+	gpu  bool
+	read func(d *device, r *reading) nvml.Return
+}
+
+func needs(symbols ...string) [][]string {
+	list := make([][]string, len(symbols))
+	for i, s := range symbols {
+		list[i] = []string{s}
+	}
+	return list
+}
+
+// callState remembers, of each call of a list, when it may be made again.
+type callState struct {
+	calls []call
+	state []callMemory
+}
+
+type callMemory struct {
+	never bool
+	after time.Time
+}
+
+func newCallState(calls []call, id *identity, lib driver.Library) callState {
+	s := callState{calls: calls, state: make([]callMemory, len(calls))}
+	for i, c := range calls {
+		s.state[i].never = c.gpu && id.parent >= 0
+		for _, anyOf := range c.symbols {
+			s.state[i].never = s.state[i].never || !lib.Has(anyOf...)
+		}
+	}
+	return s
+}
+
+// newDevice starts reading a device. Samples count from now on.
+func newDevice(id identity, lib driver.Library, quit <-chan struct{}, now time.Time) *device {
+	d := &device{identity: id, lib: lib, quit: quit}
+	d.window = [2]uint64{uint64(now.UnixMicro()), uint64(now.UnixMicro())}
+	d.fastCalls = newCallState(fastCalls, &d.identity, lib)
+	d.slowCalls = newCallState(slowCalls, &d.identity, lib)
+	d.links.present = -1
+	d.xids.never = id.parent >= 0
+	d.pcie.init(d)
+	d.fast = newLane(quit, d.readFast, d.xids.close)
+	d.slow = newLane(quit, d.readSlow, nil)
+	return d
+}
+
+// readFast takes the events and makes the calls of every collection. A lost device is asked now and then only.
+func (d *device) readFast(now time.Time) *reading {
+	r := &reading{time: now, fast: true}
+	if d.lost == nvml.SUCCESS {
+		r.xidFailure = d.xids.register(d.lib, d.handle, now)
+	}
+	r.events = d.xids.drain()
+	if d.lost != nvml.SUCCESS && now.Before(d.retryAt) {
+		r.lost = d.lost
+		return r
+	}
+	d.fastCalls.run(d, r, now)
+	if r.lost != nvml.SUCCESS {
+		d.delay = min(max(2*d.delay, lostDelay), lostDelayMax)
+		d.retryAt = now.Add(d.delay)
+	} else {
+		d.delay = 0
+	}
+	d.lost = r.lost
+	r.watched = d.xids.set != nil
+	return r
+}
+
+// ended reports whether everything of the device has ended; it waits until expired is readable.
+func (d *device) ended(expired <-chan struct{}) bool {
+	for _, l := range []*lane{d.fast, d.slow} {
+		select {
+		case <-l.ended:
+		case <-expired:
+			return false
+		}
+	}
+	polls := make(chan struct{})
+	go func() {
+		d.polls.Wait()
+		close(polls)
+	}()
+	select {
+	case <-polls:
+		return true
+	case <-expired:
+		return false
+	}
+}
+
+func (d *device) readSlow(now time.Time) *reading {
+	r := &reading{time: now}
+	d.slowCalls.run(d, r, now)
+	r.lost = nvml.SUCCESS
+	return r
+}
+
+// run makes all calls that are due. When one finds the device lost, or none gets an answer, the reading says so.
+func (s *callState) run(d *device, r *reading, now time.Time) {
+	begin := time.Now()
+	var good bool
+	var bad nvml.Return
+	for i := range s.calls {
+		if s.state[i].never || now.Before(s.state[i].after) {
+			continue
+		}
+		select {
+		case <-d.quit:
+			return
+		default:
+		}
+		ret := s.calls[i].read(d, r)
+		switch meaning(ret) {
+		case answered:
+			good = true
+		case unsupported:
+			s.state[i].never = true
+			good = true
+		case refused:
+			s.state[i].after = now.Add(askAgain)
+			if ret == nvml.ERROR_INVALID_ARGUMENT { // the handle itself may be invalid
+				bad = ret
+			}
+		case lost:
+			r.lost = ret
+			return
+		case failed:
+			if ret != nvml.ERROR_NOT_FOUND && ret != nvml.ERROR_NO_DATA { // those come from a device that works
+				bad = ret
+			} else {
+				good = true
+			}
+		}
+		if time.Since(begin) > readingLimit {
+			return
+		}
+	}
+	if !good && bad != nvml.SUCCESS {
+		r.lost = bad
+		s.forgive()
+	}
+}
+
+// forgive lets refused calls be made again at once, since the device was in trouble.
+func (s *callState) forgive() {
+	for i := range s.state {
+		s.state[i].after = time.Time{}
+	}
+}

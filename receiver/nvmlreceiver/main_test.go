@@ -1,0 +1,35 @@
+package nvmlreceiver
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/graphsignal/graphsignal-collector/internal/fakenvml"
+)
+
+// libraryPath is the stand-in for libnvidia-ml.so.1. A process can be bound to one such library only.
+var libraryPath string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "nvmlreceiver")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if libraryPath, err = fakenvml.Build(dir, false); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		code := m.Run()
+		if err := goleak.Find(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
