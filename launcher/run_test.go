@@ -60,7 +60,7 @@ func TestProcessOneOfAContainer(t *testing.T) {
 		t.Skip("no pid namespace can be made here")
 	}
 	// No signal of its own kills process 1: the code says it. The orphan is reaped meanwhile.
-	l, status := runToEnd(t, settings{wrapper: unshare}, "sh", "-c",
+	l, status := runToEnd(t, settings{wrapper: unshare, dir: t.TempDir()}, "sh", "-c",
 		`sh -c 'sleep 0.05 & echo $! >orphan' ; p=$(cat orphan); while [ -e /proc/$p ]; do sleep 0.01; done; echo reaped; kill -TERM $$`)
 	if status.ExitStatus() != 143 || !strings.Contains(l.stdout.String(), "reaped") {
 		t.Errorf("ended with %#x, stdout %q, stderr %q", status, l.stdout.String(), l.stderr.String())
