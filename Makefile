@@ -5,6 +5,10 @@ export CGO_ENABLED = 1
 PREFIX ?= /usr/local
 GO ?= go
 LDFLAGS = -s -w
+# The Collector starts on this glibc and later ones. The libraries are those that dlopen and threads once were in; -z lazy
+# since NVML's functions are looked up at their first call (some distributions' gcc has -z now as default).
+GLIBC_FLOOR = 2.28
+COLLECTOR_LDFLAGS = $(LDFLAGS) -extldflags "-Wl,-z,lazy -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2"
 BIN = $(CURDIR)/bin
 LIB = $(CURDIR)/lib/graphsignal
 
@@ -12,7 +16,7 @@ LIB = $(CURDIR)/lib/graphsignal
 RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
 COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
 
-.PHONY: all build native demo test test-native test-go test-race test-fuzz lint generate check-generated bench deps install clean
+.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench deps install clean
 
 all: build
 
@@ -31,13 +35,18 @@ native:
 $(BIN)/graphsignal-run $(BIN)/graphsignal-top: $(BIN)/%:
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 $(BIN)/graphsignal-collector:
-	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/graphsignal-collector
+	$(GO) build -ldflags '$(COLLECTOR_LDFLAGS)' -o $@ ./cmd/graphsignal-collector
+	$(GO) run ./internal/tools/glibcfloor -floor $(GLIBC_FLOOR) -optional nvml $@
 
 # demo profiles a small engine that computes on the CPU, and prints what /signals says of it.
 demo: build
 	scripts/demo.sh
 
-test: build lint check-generated test-native test-go test-race test-fuzz
+test: build lint check-generated test-native test-floor test-go test-race test-fuzz
+
+# test-floor runs the Collector under the loader of glibc 2.31, and with a loader that binds everything at once.
+test-floor: $(BIN)/graphsignal-collector
+	scripts/gate-collector.sh $(GLIBC_FLOOR) $(BIN)/graphsignal-collector inject/build/packages
 
 test-native:
 	$(MAKE) -C inject test gate

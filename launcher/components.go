@@ -15,6 +15,7 @@ var receivers = []receiver{
 	{kind: "cupti", metrics: true, logs: true, config: sharedMemoryConfig},
 	{kind: "probe", metrics: true, logs: true, config: sharedMemoryConfig},
 	{kind: "process", metrics: true, config: processConfig},
+	{kind: "nvml", metrics: true, logs: true, config: noConfig},
 	{kind: "engine", metrics: true, config: engineConfig},
 	{kind: "console", logs: true, config: consoleConfig},
 }
@@ -26,6 +27,9 @@ func sharedMemoryConfig(in *renderInput) (object, bool) {
 	}
 	return config, true
 }
+
+// noConfig is for a receiver that finds by itself what there is.
+func noConfig(*renderInput) (object, bool) { return object{}, true }
 
 func processConfig(in *renderInput) (object, bool) {
 	return in.withProcFS(object{}), true

@@ -9,6 +9,7 @@ import (
 	consolereceiver "github.com/graphsignal/graphsignal-collector/receiver/consolereceiver"
 	cuptireceiver "github.com/graphsignal/graphsignal-collector/receiver/cuptireceiver"
 	enginereceiver "github.com/graphsignal/graphsignal-collector/receiver/enginereceiver"
+	nvmlreceiver "github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver"
 	probereceiver "github.com/graphsignal/graphsignal-collector/receiver/probereceiver"
 	processreceiver "github.com/graphsignal/graphsignal-collector/receiver/processreceiver"
 	slimtelemetry "github.com/graphsignal/graphsignal-collector/telemetry/slimtelemetry"
@@ -73,6 +74,7 @@ func components() (otelcol.Factories, error) {
 		consolereceiver.NewFactory(),
 		cuptireceiver.NewFactory(),
 		enginereceiver.NewFactory(),
+		nvmlreceiver.NewFactory(),
 		probereceiver.NewFactory(),
 		processreceiver.NewFactory(),
 		otlpreceiver.NewFactory(),
@@ -84,6 +86,7 @@ func components() (otelcol.Factories, error) {
 		consolereceiver.NewFactory().Type(): "github.com/graphsignal/graphsignal-collector v0.0.0",
 		cuptireceiver.NewFactory().Type():   "github.com/graphsignal/graphsignal-collector v0.0.0",
 		enginereceiver.NewFactory().Type():  "github.com/graphsignal/graphsignal-collector v0.0.0",
+		nvmlreceiver.NewFactory().Type():    "github.com/graphsignal/graphsignal-collector v0.0.0",
 		probereceiver.NewFactory().Type():   "github.com/graphsignal/graphsignal-collector v0.0.0",
 		processreceiver.NewFactory().Type(): "github.com/graphsignal/graphsignal-collector v0.0.0",
 		otlpreceiver.NewFactory().Type():    "go.opentelemetry.io/collector/receiver/otlpreceiver v0.165.0",
