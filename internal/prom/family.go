@@ -43,14 +43,22 @@ type family struct {
 	name string
 	kind kind
 	help string
+
+	// The lines that said so.
+	typeLine, helpLine string
 }
 
-func (f *family) describe(help []byte) {
-	if len(help) > maxHelp {
-		help = bytes.ToValidUTF8(help[:maxHelp], nil)
-	}
-	if f.help != string(help) {
-		f.help = string(help)
+// describe takes a description of at most maxHelp bytes; words is its whole line.
+func (f *family) describe(help, words []byte) {
+	help = bytes.ToValidUTF8(help, nil)
+	remember(&f.help, help)
+	remember(&f.helpLine, words)
+}
+
+// remember copies a text unless it is there already.
+func remember(to *string, text []byte) {
+	if *to != string(text) {
+		*to = string(text)
 	}
 }
 
@@ -85,6 +93,21 @@ func (d *declarations) declare(name []byte, k kind) (f *family, changed bool) {
 	d.byName[f.name] = f
 	d.next++
 	return f, changed
+}
+
+// recall takes a line that the page before had in the same place, and reports whether it is one.
+func (d *declarations) recall(words []byte) bool {
+	if d.next < len(d.order) {
+		f := d.order[d.next]
+		if f.typeLine == string(words) {
+			d.next++
+			return true
+		}
+		if f.helpLine == string(words) {
+			return true
+		}
+	}
+	return d.next > 0 && d.order[d.next-1].helpLine == string(words)
 }
 
 // role is what a sample is to its series.

@@ -54,7 +54,7 @@ type Parser struct {
 	created map[string]*created // by name and tags
 	current []*Series
 
-	helpName, help []byte // the last description of the page
+	helpName, help, helpLine []byte // the last description of the page that the tokenizer read
 
 	header      string // the last Content-Type and what it means
 	openMetrics bool
@@ -129,10 +129,18 @@ func (p *Parser) Parse(body []byte, header string, now int64) (Page, error) {
 	return page, nil
 }
 
-// read hands every line to the tokenizer. Where that gives up, a new one goes on with the line after.
+// read goes through the page. Lines that were there before in the same words are known by them; from the first other
+// one on the tokenizer reads the rest. Where that gives up, the line is looked at alone and the next one may be known
+// again.
 func (p *Parser) read(l lines, page *Page) {
 	rest := l.text
-	for restarts := 0; len(rest) > 0; restarts++ {
+	for restarts := 0; ; restarts++ {
+		if !p.openMetrics {
+			rest = p.recall(rest, page)
+		}
+		if len(rest) == 0 {
+			return
+		}
 		if restarts > maxRestarts {
 			page.Dropped += bytes.Count(rest, []byte{'\n'})
 			return
@@ -152,6 +160,60 @@ func (p *Parser) read(l lines, page *Page) {
 	}
 }
 
+// recall takes the values of lines of classic text that are known but for their values, and returns the text from the
+// first one on that is not.
+func (p *Parser) recall(text []byte, page *Page) (rest []byte) {
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n')
+		words := text[:end]
+		if words[0] == '#' {
+			if !p.decls.recall(words) {
+				return text
+			}
+			text = text[end+1:]
+			continue
+		}
+		name := bytes.LastIndexByte(words, '}') + 1
+		if name == 0 {
+			name = max(0, bytes.IndexAny(words, " \t"))
+		}
+		l, ok := p.lines[string(words[:name])]
+		if !ok {
+			return text
+		}
+		number, stamp := words[name:], []byte(nil)
+		number = bytes.TrimLeft(number, " \t")
+		if at := bytes.IndexAny(number, " \t"); at >= 0 {
+			number, stamp = number[:at], bytes.TrimLeft(number[at:], " \t")
+		}
+		value, ok := plainFloat(number)
+		if !ok || !digits(stamp) {
+			return text
+		}
+		p.take(l, value, page)
+		text = text[end+1:]
+	}
+	return nil
+}
+
+// plainFloat reads a number in the notation of the format; Go's own goes further.
+func plainFloat(number []byte) (float64, bool) {
+	if bytes.ContainsAny(number, "pP_") {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(string(number), 64)
+	return value, err == nil
+}
+
+func digits(text []byte) bool {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(text) < 19 // fits an int64
+}
+
 // tokenize reads entries, one a line, and returns the text from the line on that is none.
 func (p *Parser) tokenize(text []byte, page *Page) (rest []byte) {
 	var tokens textparse.Parser
@@ -166,14 +228,16 @@ func (p *Parser) tokenize(text []byte, page *Page) (rest []byte) {
 		if err != nil {
 			return text
 		}
-		text = text[bytes.IndexByte(text, '\n')+1:]
+		end := bytes.IndexByte(text, '\n')
+		words := text[:end]
+		text = text[end+1:]
 		switch entry {
 		case textparse.EntryType:
 			name, typ := tokens.Type()
-			p.declare(name, kindOf(string(typ)))
+			p.declare(name, kindOf(string(typ)), words)
 		case textparse.EntryHelp:
 			name, help := tokens.Help()
-			p.describe(name, help)
+			p.describe(name, help, words)
 		case textparse.EntrySeries:
 			p.sample(tokens, page)
 		}
@@ -181,22 +245,25 @@ func (p *Parser) tokenize(text []byte, page *Page) (rest []byte) {
 	return nil
 }
 
-func (p *Parser) declare(name []byte, k kind) {
+// declare takes a declaration; words is its whole line.
+func (p *Parser) declare(name []byte, k kind, words []byte) {
 	f, changed := p.decls.declare(name, k)
 	if changed {
 		clear(p.lines)
 	}
+	remember(&f.typeLine, words)
 	if bytes.Equal(name, p.helpName) {
-		f.describe(p.help)
+		f.describe(p.help, p.helpLine)
 	}
 }
 
-// describe takes a description, which by custom stands before the declaration of its family.
-func (p *Parser) describe(name, help []byte) {
+// describe takes a description, which by custom stands before the declaration of its family; words is its whole line.
+func (p *Parser) describe(name, help, words []byte) {
 	p.helpName = append(p.helpName[:0], name...)
 	p.help = append(p.help[:0], help[:min(len(help), maxHelp)]...)
+	p.helpLine = append(p.helpLine[:0], words...)
 	if n := p.decls.next; n > 0 && p.decls.order[n-1].name == string(name) {
-		p.decls.order[n-1].describe(p.help)
+		p.decls.order[n-1].describe(p.help, p.helpLine)
 	}
 }
 
@@ -206,7 +273,7 @@ func (p *Parser) understand(bad []byte) bool {
 	if bad[0] == '#' {
 		words := bytes.Fields(bad)
 		if len(words) == 4 && string(words[1]) == "TYPE" && validName(words[2]) {
-			p.declare(words[2], kindOf(string(words[3])))
+			p.declare(words[2], kindOf(string(words[3])), bad)
 			return true
 		}
 		return len(words) > 1 && string(words[1]) == "HELP"
@@ -244,6 +311,11 @@ func (p *Parser) sample(tokens textparse.Parser, page *Page) {
 		l = p.resolve()
 		p.lines[string(text)] = l
 	}
+	p.take(l, value, page)
+}
+
+// take gives a line its value on the current page.
+func (p *Parser) take(l *line, value float64, page *Page) {
 	l.page = p.page
 	switch l.role {
 	case ignoredRole:

@@ -191,6 +191,37 @@ func TestSeriesKeepTheirIdentity(t *testing.T) {
 	assert.Equal(t, []string{"h histogram {} count 6 sum 1 bounds [2] counts [5 1]"}, describeAll(fifth.Series))
 }
 
+// A line that is known from the page before is read like one that is new.
+func TestKnownLinesReadLikeNewOnes(t *testing.T) {
+	const page = "# HELP a Help.\n# TYPE a gauge\na 1\na{x=\"}\"} 2 1700000000000\n# TYPE c_total counter\n# HELP c_total Late.\nc_total 3\n"
+	for _, change := range [][2]string{
+		{"a 1", "a 4"}, {"a 1", "a  4\t5 "}, {"a 1", "a -nan"}, {"a 1", "a NaN"}, {"a 1", "a 1_0"}, {"a 1", "a 0x1p4"}, {"a 1", "a"},
+		{"a 1", "a 1 2 3"}, {"a 1", "a 1 -2"}, {"a 1", "a 1 99999999999999999999"}, {"a 1", "a 1 x"}, {"a 1", "a 1}"}, {"a 1", "a{} 1"},
+		{"} 2", "} 2}"}, {"} 2", "}2"}, {"} 2", "} +Inf"}, {"} 2 1700000000000", "}"},
+		{"# HELP a Help.", "# HELP a Other."}, {"# HELP a Help.\n", ""}, {"# TYPE a gauge", "# TYPE a counter"}, {"# TYPE a gauge\n", ""},
+		{"# TYPE c_total counter", "# TYPE c_total gauge"}, {"# TYPE c_total counter", "# TYPE b gauge\n# TYPE c_total counter"},
+		{"# HELP c_total Late.", "# HELP c_total \\n"}, {"# TYPE c_total counter\n# HELP c_total Late.\nc_total 3\n", ""},
+		{"c_total 3", "c_total 3\nc_total 4"}, {"# TYPE c_total counter", "# TYPE c_total info"},
+	} {
+		other := strings.Replace(page, change[0], change[1], 1)
+		require.NotEqual(t, page, other)
+		known := NewParser(10)
+		parse(t, known, classic, page, 1)
+		parse(t, known, classic, page, 2)
+		for now := range int64(2) {
+			got, want := parse(t, known, classic, other, 3+now), parse(t, NewParser(10), classic, other, 3+now)
+			assert.Equal(t, describeAll(want.Series), describeAll(got.Series), "%q", change)
+			assert.Equal(t, want.Malformed, got.Malformed, "%q", change)
+			assert.Equal(t, want.FirstMalformed, got.FirstMalformed, "%q", change)
+			if now == 1 && change[1] != "" {
+				for i := range want.Series {
+					assert.Equal(t, want.Series[i].Help(), got.Series[i].Help(), "%q", change)
+				}
+			}
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Run("100,000 series", func(t *testing.T) {
 		p := NewParser(300)
