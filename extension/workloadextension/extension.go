@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/graphsignal/graphsignal-collector/internal/procfs"
+	"github.com/graphsignal/graphsignal-collector/internal/residency"
 	"github.com/graphsignal/graphsignal-collector/internal/rundir"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
@@ -115,15 +116,25 @@ func (e *workloadExtension) sweep() {
 	}
 }
 
+// settled is how many polls after the start every receiver has collected and every page that is used again has
+// been used.
+const settled = 3
+
 func (e *workloadExtension) follow(ctx context.Context) {
 	ticker := time.NewTicker(e.cfg.PollInterval)
 	defer ticker.Stop()
-	for {
+	for polls := 0; ; polls++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			e.poll()
+		}
+		if polls == settled && e.control != nil {
+			// A sidecar shares the machine with the workload that it serves.
+			if err := residency.GiveBack(); err != nil {
+				e.logger.Debug("Memory of the start was not given back", zap.Error(err))
+			}
 		}
 	}
 }
