@@ -83,6 +83,9 @@ type renderInput struct {
 	controlFD int
 	// shmPath and procfsPath are empty unless overridden.
 	shmPath, procfsPath string
+	upload uploadInput
+	// versionCheck is the base URL of the version check, or empty.
+	versionCheck string
 	// otlpEndpoint is the URL of the tee, or empty.
 	otlpEndpoint string
 }

@@ -28,6 +28,10 @@ func renderConfig(in *renderInput) ([]byte, error) {
 		workload["procfs_path"] = in.procfsPath
 	}
 
+	if in.versionCheck != "" {
+		workload["version_check"] = in.versionCheck
+	}
+
 	received := object{}
 	var metrics, logs []string
 	for _, r := range receivers {
@@ -52,9 +56,15 @@ func renderConfig(in *renderInput) ([]byte, error) {
 		signals["output"] = in.options.output
 	}
 	exporters := object{"signals": signals}
+	exported := []string{"signals"}
+	placeholder := keyPlaceholder()
+	if in.upload.enabled() {
+		exporters["graphsignal"] = in.upload.exporter(in.tags, placeholder)
+		exported = append(exported, "graphsignal")
+	}
 	pipelines := object{
-		"metrics": object{"receivers": metrics, "exporters": []string{"signals"}},
-		"logs":    object{"receivers": logs, "exporters": []string{"signals"}},
+		"metrics": object{"receivers": metrics, "exporters": exported},
+		"logs":    object{"receivers": logs, "exporters": exported},
 	}
 	config := object{
 		"extensions": object{"workload": workload},
@@ -83,7 +93,8 @@ func renderConfig(in *renderInput) ([]byte, error) {
 		"pipelines":  pipelines,
 		"telemetry":  object{"logs": object{"level": level}},
 	}
-	return marshalLiteral(config)
+	rendered, err := marshalLiteral(config)
+	return withKeyReference(rendered, placeholder), err
 }
 
 // otlpExporter returns the exporter of the OTLP tee: gRPC for the port that is registered for it, else HTTP.

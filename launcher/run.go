@@ -259,6 +259,11 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 	}
 	in.shmPath, _ = r.environ.get("GRAPHSIGNAL_SHM_PATH")
 	in.procfsPath, _ = r.environ.get("GRAPHSIGNAL_PROCFS_PATH")
+	upload, err := uploadFrom(&r.environ)
+	if err != nil {
+		r.msg.warn("no upload in this run: %v", err)
+	}
+	in.upload, in.versionCheck = upload, versionCheckBase(&r.environ, upload)
 	in.otlpEndpoint, _ = r.environ.get("GRAPHSIGNAL_OTLP_ENDPOINT")
 	config, err := renderConfig(in)
 	if err != nil {

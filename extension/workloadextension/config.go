@@ -21,6 +21,8 @@ type Config struct {
 	SHMPath string `mapstructure:"shm_path"`
 	// PollInterval is the time between two looks at the process table.
 	PollInterval time.Duration `mapstructure:"poll_interval"`
+	// VersionCheck is the base URL that is asked once for a newer release; empty asks nobody.
+	VersionCheck string `mapstructure:"version_check"`
 }
 
 // Validate checks the configuration.

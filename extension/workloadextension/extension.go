@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/procfs"
 	"github.com/graphsignal/graphsignal-collector/internal/residency"
 	"github.com/graphsignal/graphsignal-collector/internal/rundir"
+	"github.com/graphsignal/graphsignal-collector/internal/version"
+	"github.com/graphsignal/graphsignal-collector/internal/versioncheck"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
 
@@ -99,10 +102,25 @@ func (e *workloadExtension) Start(_ context.Context, host component.Host) error 
 		e.sweep()
 		e.follow(ctx)
 	})
+	if e.cfg.VersionCheck != "" && !e.tree.target.Ended {
+		e.loops.Go(func() { e.checkVersion(ctx) })
+	}
 	if e.control != nil {
 		e.control.watch(e.end)
 	}
 	return nil
+}
+
+// checkVersion says so when a newer release exists, and nothing in any other case.
+func (e *workloadExtension) checkVersion(ctx context.Context) {
+	notice, err := versioncheck.Notice(ctx, &http.Client{}, e.cfg.VersionCheck, version.Version)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		e.logger.Debug("The version check failed", zap.Error(err))
+	case notice != "":
+		e.logger.Warn(notice)
+	}
 }
 
 // sweep removes what earlier runs left in shared memory.
