@@ -6,6 +6,7 @@ import (
 	graphsignalexporter "github.com/graphsignal/graphsignal-collector/exporter/graphsignalexporter"
 	signalsexporter "github.com/graphsignal/graphsignal-collector/exporter/signalsexporter"
 	workloadextension "github.com/graphsignal/graphsignal-collector/extension/workloadextension"
+	amdsmireceiver "github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver"
 	consolereceiver "github.com/graphsignal/graphsignal-collector/receiver/consolereceiver"
 	cuptireceiver "github.com/graphsignal/graphsignal-collector/receiver/cuptireceiver"
 	enginereceiver "github.com/graphsignal/graphsignal-collector/receiver/enginereceiver"
@@ -71,6 +72,7 @@ func components() (otelcol.Factories, error) {
 	})
 
 	factories.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](
+		amdsmireceiver.NewFactory(),
 		consolereceiver.NewFactory(),
 		cuptireceiver.NewFactory(),
 		enginereceiver.NewFactory(),
@@ -83,6 +85,7 @@ func components() (otelcol.Factories, error) {
 		return otelcol.Factories{}, err
 	}
 	factories.ReceiverModules = makeModulesMap(factories.Receivers, map[component.Type]string{
+		amdsmireceiver.NewFactory().Type():  "github.com/graphsignal/graphsignal-collector v0.0.0",
 		consolereceiver.NewFactory().Type(): "github.com/graphsignal/graphsignal-collector v0.0.0",
 		cuptireceiver.NewFactory().Type():   "github.com/graphsignal/graphsignal-collector v0.0.0",
 		enginereceiver.NewFactory().Type():  "github.com/graphsignal/graphsignal-collector v0.0.0",
