@@ -16,6 +16,7 @@ var receivers = []receiver{
 	{kind: "probe", metrics: true, logs: true, config: sharedMemoryConfig},
 	{kind: "process", metrics: true, config: processConfig},
 	{kind: "nvml", metrics: true, logs: true, config: noConfig},
+	{kind: "amdsmi", metrics: true, config: noConfig},
 	{kind: "engine", metrics: true, config: engineConfig},
 	{kind: "console", logs: true, config: consoleConfig},
 }
