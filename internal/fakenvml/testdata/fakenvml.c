@@ -6,6 +6,7 @@
 //
 // Layouts of structures are those of NVML's public documentation; sizes are checked below.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,7 +61,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static device devices[MAX_DEVICES];
 static entry library[MAX_ENTRIES];
 static int library_count, device_count, initialised;
-static struct stat read_at;
+// statx, since the other functions of its kind have symbols that glibc 2.31 lacks.
+static struct statx read_at;
 static double loaded;
 // The environment as it was at nvmlInit: a test may change it while calls of an earlier one are still under way.
 static char script_path[4096], log_path[4096];
@@ -112,7 +114,7 @@ static void load(void) {
     fprintf(stderr, "fakenvml: FAKENVML_SCRIPT cannot be opened\n");
     abort();
   }
-  fstat(fileno(f), &read_at);
+  statx(AT_FDCWD, script_path, 0, STATX_INO | STATX_MTIME, &read_at);
   library_count = device_count = 0;
   loaded = now_seconds(CLOCK_MONOTONIC);
   device* current = NULL;
@@ -161,8 +163,10 @@ static void load(void) {
 }
 
 static void refresh(void) {
-  struct stat s;
-  if (stat(script_path, &s) == 0 && (s.st_ino != read_at.st_ino || s.st_mtim.tv_nsec != read_at.st_mtim.tv_nsec)) load();
+  struct statx s;
+  if (statx(AT_FDCWD, script_path, 0, STATX_INO | STATX_MTIME, &s) == 0 &&
+      (s.stx_ino != read_at.stx_ino || s.stx_mtime.tv_nsec != read_at.stx_mtime.tv_nsec))
+    load();
 }
 
 static const entry* find(const entry* list, int count, const char* key) {
