@@ -126,9 +126,9 @@ func start(t *testing.T, env []string, args ...string) *run {
 	return r
 }
 
-// cleanEnv is the environment without the variables that configure us.
+// cleanEnv is the environment without the variables that configure us, and without the version check.
 func cleanEnv() []string {
-	var env []string
+	env := []string{"GRAPHSIGNAL_DISABLE_VERSION_CHECK=1"}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "GRAPHSIGNAL_") {
 			env = append(env, e)
