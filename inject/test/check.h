@@ -134,6 +134,7 @@ inline int in_child(const std::function<void()>& body) {
   fflush(nullptr);
   const pid_t pid = fork();
   if (pid == 0) {
+    failures() = 0;
     body();
     fflush(nullptr);
     _exit(failures() ? 1 : 0);

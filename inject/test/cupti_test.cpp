@@ -147,6 +147,12 @@ TEST(impossible_records_are_counted_apart) {
   CHECK_EQ(value(d, "cuda_memcpy_bytes", "host_to_device"), std::string("absent"));
   CHECK_EQ(value(d, "cuda_dropped_records_total"), std::string("17"));
   CHECK(f.logged(d, "CUPTI dropped 17 activity records"));
+  // Without CUPTI's clock nobody knows when the process began in it; how long it has lived is known all the same.
+  Fixture g;
+  CHECK(exited(g.run({"impossible"}, {"STUB_FAIL=GetTimestamp=999"}), 42));
+  d = g.document();
+  CHECK_EQ(frame(d, "cuda_kernels_nanoseconds", "k"), std::string("20/1"));
+  CHECK_EQ(value(d, "cuda_invalid_records"), std::string("11"));
 }
 
 TEST(strange_names) {
