@@ -349,18 +349,19 @@ def case_truth(f):
 def case_profiler_inside(f):
     # Graphs are instantiated for one kind of tracing: torch.profiler sees their kernels only in node mode.
     free = {"GRAPHSIGNAL_CUPTI_SUBSCRIBE": "0", "GRAPHSIGNAL_CUDA_GRAPH_TRACE": "node"}
-    for env in (free, {}):
-        for mode in ("eager", "graph"):
-            r = Run(decode(mode, "--steps", 300, "--profiler-inside"), env)
-            f.ended(r)
-            d = r.document()
-            seen = re.search(r'"profiler_kernels": (\d+)', r.out)
-            f.notes.append("%s %s: torch.profiler saw %s kernels; ours %d and %d graphs; suspended %s; log %s; stderr %s" % (
-                env or "default", mode, seen and seen.group(1), sum(v[1] for v in frames(d, "cuda_kernels_nanoseconds").values()),
-                sum(v[1] for v in frames(d, "cuda_graphs_nanoseconds").values()), value(d, "cuda_trace_suspended"), r.log(), r.err[-300:]))
-            if env:
-                f.true("%s: torch.profiler works" % mode, seen and int(seen.group(1)) > 300 * 200)
-                f.true("%s: we say that we are suspended" % mode, value(d, "cuda_trace_suspended") == 1)
+    runs = [(env, mode, Run(decode(mode, "--steps", 300, "--profiler-inside"), env, wait=False))
+            for env in (free, {}) for mode in ("eager", "graph")]
+    for env, mode, r in runs:
+        r.finish()
+        f.ended(r)
+        d = r.document()
+        seen = re.search(r'"profiler_kernels": (\d+)', r.out)
+        f.notes.append("%s %s: torch.profiler saw %s kernels; ours %d and %d graphs; suspended %s; log %s" % (
+            env or "default", mode, seen and seen.group(1), sum(v[1] for v in frames(d, "cuda_kernels_nanoseconds").values()),
+            sum(v[1] for v in frames(d, "cuda_graphs_nanoseconds").values()), value(d, "cuda_trace_suspended"), r.log()))
+        if env:
+            f.true("%s: torch.profiler works" % mode, seen and int(seen.group(1)) > 300 * 200)
+            f.true("%s: we say that we are suspended" % mode, value(d, "cuda_trace_suspended") == 1)
 
 
 def case_product(f):
