@@ -226,6 +226,43 @@ static inline struct graphsignal_probe_entry* graphsignal_probe__find(struct gra
   return nullptr;
 }
 
+// Adds 1 to the refused registrations. The lock is held.
+static inline void graphsignal_probe__refuse(struct graphsignal_probe_registry* r) {
+  __atomic_store_n(&r->dropped, r->dropped + 1, __ATOMIC_RELAXED);
+}
+
+// For headers whose blocks cost something to make: true when a registration needs a block. False when it is answered
+// already: *found is the existing entry, or NULL for one that has to be refused (an empty name, a full registry).
+static inline bool graphsignal_probe__wants_block(const char* name, const char* const* keys, const char* const* values,
+                                                  size_t ntags, struct graphsignal_probe_entry** found) {
+  *found = nullptr;
+  if (!name || !name[0]) return false;
+  if (!keys || !values) ntags = 0;
+  if (ntags > GRAPHSIGNAL_PROBE_MAX_TAGS) ntags = GRAPHSIGNAL_PROBE_MAX_TAGS;
+  struct graphsignal_probe_registry* r = &__graphsignal_probe_registry_v1;
+  graphsignal_probe__lock(r);
+  bool wanted = graphsignal_probe__stamp(r);
+  if (wanted) {
+    *found = graphsignal_probe__find(r, name, keys, values, ntags);
+    if (*found) {
+      wanted = false;
+    } else if (__atomic_load_n(&r->count, __ATOMIC_RELAXED) >= GRAPHSIGNAL_PROBE_MAX_INSTRUMENTS) {
+      graphsignal_probe__refuse(r);
+      wanted = false;
+    }
+  }
+  graphsignal_probe__unlock(r);
+  return wanted;
+}
+
+// Counts a registration whose block could not be made.
+static inline void graphsignal_probe__no_block() {
+  struct graphsignal_probe_registry* r = &__graphsignal_probe_registry_v1;
+  graphsignal_probe__lock(r);
+  graphsignal_probe__refuse(r);
+  graphsignal_probe__unlock(r);
+}
+
 // Loads the publisher that GRAPHSIGNAL_PROBE_LIB names and hands it this registry; once per copy of the header.
 // Runs without the lock: loading runs foreign constructors.
 static inline void graphsignal_probe__start_publisher(struct graphsignal_probe_registry* r) {
@@ -274,7 +311,7 @@ static inline struct graphsignal_probe_entry* graphsignal_probe__register(
       }
     }
     if (n >= GRAPHSIGNAL_PROBE_MAX_INSTRUMENTS || !data) {
-      __atomic_store_n(&r->dropped, r->dropped + 1, __ATOMIC_RELAXED);
+      graphsignal_probe__refuse(r);
     } else {
       e = &r->entries[n];
       e->type = static_cast<uint32_t>(type);
