@@ -16,7 +16,7 @@ LIB = $(CURDIR)/lib/graphsignal
 RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
 COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
 
-.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench deps install clean
+.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml deps install clean
 
 all: build
 
@@ -79,6 +79,17 @@ check-generated: generate
 
 bench: build
 	scripts/bench.sh
+
+# bench-nvml lays out, in build/nvml, what compares /signals with nvidia-smi and measures the driver's calls on a host with
+# an NVIDIA GPU (bench/nvml/README.md).
+bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector native
+	rm -rf build/nvml
+	install -d build/nvml/bin build/nvml/lib
+	install $(BIN)/graphsignal-run $(BIN)/graphsignal-collector build/nvml/bin
+	cp -r $(LIB) build/nvml/lib/
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o build/nvml/bin/bench-nvml ./bench/nvml
+	$(GO) test -c -ldflags '$(COLLECTOR_LDFLAGS)' -o build/nvml/bin/nvml.test ./receiver/nvmlreceiver
+	$(GO) run ./internal/tools/glibcfloor -floor $(GLIBC_FLOOR) -optional nvml build/nvml/bin/nvml.test
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal

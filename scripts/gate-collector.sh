@@ -11,7 +11,7 @@ if [ "$(printf '%s\nGLIBC_%s\n' "$newest" "$floor" | sort -V | tail -1)" != "GLI
 	exit 1
 fi
 echo "gate: the newest glibc version that the Collector needs is $newest"
-if objdump -p "$collector" | grep -qE 'BIND_NOW|FLAGS_1.*0x[0-9a-f]*1$'; then
+if readelf -d "$collector" | grep -qwE 'BIND_NOW|NOW'; then
 	echo "gate: the Collector was linked to bind everything at once" >&2
 	exit 1
 fi

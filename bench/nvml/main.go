@@ -30,22 +30,23 @@ func main() {
 	load := flag.String("load", "", "shell command that loads the GPU until it is ended; none: idle only")
 	settle := flag.Duration("settle", 15*time.Second, "time between a workload's start and the first comparison")
 	rounds := flag.Int("rounds", 5, "comparisons of a phase")
+	keep := flag.String("keep", "", "folder for the last replies of nvidia-smi and /signals of each phase")
 	measure := flag.Duration("measure", 30*time.Second, "length of each measurement of CPU time")
 	flag.Parse()
-	if err := run(*bin, *load, *settle, *rounds, *measure); err != nil {
+	if err := run(*bin, *load, *keep, *settle, *rounds, *measure); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-nvml:", err)
 		os.Exit(1)
 	}
 }
 
-func run(bin, load string, settle time.Duration, rounds int, measure time.Duration) error {
+func run(bin, load, keep string, settle time.Duration, rounds int, measure time.Duration) error {
 	differ := 0
 	phases := []struct{ name, command string }{{"idle", "sleep 1000"}}
 	if load != "" {
 		phases = append(phases, struct{ name, command string }{"loaded", load})
 	}
 	for _, p := range phases {
-		n, err := compare(bin, p.name, p.command, settle, rounds)
+		n, err := compare(bin, p.name, p.command, keep, settle, rounds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
@@ -90,21 +91,21 @@ func freePort() (int, error) {
 type signals map[string]float64
 
 // read gets /signals and returns the metrics of each device by PCI bus id. Those with other tags are left out.
-func read(port int) (map[string]signals, error) {
+func read(port int) (map[string]signals, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/signals", port), nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var doc struct {
 		Metrics []struct {
@@ -114,7 +115,7 @@ func read(port int) (map[string]signals, error) {
 		} `json:"metrics"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found := make(map[string]signals)
 	for _, m := range doc.Metrics {
@@ -135,11 +136,11 @@ func read(port int) (map[string]signals, error) {
 			}
 		}
 	}
-	return found, nil
+	return found, raw, nil
 }
 
 // compare starts a workload under the profiler and returns how many values were told differently in every round.
-func compare(bin, phase, command string, settle time.Duration, rounds int) (int, error) {
+func compare(bin, phase, command, keep string, settle time.Duration, rounds int) (int, error) {
 	port, err := freePort()
 	if err != nil {
 		return 0, err
@@ -152,17 +153,20 @@ func compare(bin, phase, command string, settle time.Duration, rounds int) (int,
 	time.Sleep(settle)
 	results := newReport()
 	for range rounds {
-		before, err := read(port)
+		before, _, err := read(port)
 		if err != nil {
 			return 0, err
 		}
-		smi, err := querySMI()
+		smi, page, err := querySMI()
 		if err != nil {
 			return 0, err
 		}
 		time.Sleep(1200 * time.Millisecond) // the next collection
-		after, err := read(port)
+		after, document, err := read(port)
 		if err != nil {
+			return 0, err
+		}
+		if err := save(keep, phase, page, document); err != nil {
 			return 0, err
 		}
 		if len(smi) == 0 {
@@ -172,6 +176,15 @@ func compare(bin, phase, command string, settle time.Duration, rounds int) (int,
 	}
 	fmt.Printf("== %s\n", phase)
 	return results.print(), nil
+}
+
+// save keeps two replies for who wants to look closer.
+func save(folder, phase string, page, document []byte) error {
+	if folder == "" {
+		return nil
+	}
+	return errors.Join(os.WriteFile(filepath.Join(folder, phase+"-nvidia-smi.xml"), page, 0o644),
+		os.WriteFile(filepath.Join(folder, phase+"-signals.json"), document, 0o644))
 }
 
 // cost measures the CPU time of the Collector with the nvml receiver and without it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -14,15 +15,16 @@ import (
 // smiGPU is what `nvidia-smi -q -x` says of one GPU: texts by path, as "utilization/gpu_util".
 type smiGPU map[string]string
 
-// querySMI runs nvidia-smi and returns its GPUs by PCI bus id.
-func querySMI() (map[string]smiGPU, error) {
+// querySMI runs nvidia-smi and returns its GPUs by PCI bus id, and the page that says so.
+func querySMI() (map[string]smiGPU, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "nvidia-smi", "-q", "-x").Output()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return parseSMI(strings.NewReader(string(out)))
+	gpus, err := parseSMI(bytes.NewReader(out))
+	return gpus, out, err
 }
 
 func parseSMI(r io.Reader) (map[string]smiGPU, error) {

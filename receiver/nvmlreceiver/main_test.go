@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
+		if os.Getenv(realDriver) != "" {
+			return m.Run() // only the test of the real one works
+		}
 		if libraryPath, err = fakenvml.Build(dir, false); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
