@@ -82,11 +82,10 @@ bench: build
 
 # bench-nvml lays out, in build/nvml, what compares /signals with nvidia-smi and measures the driver's calls on a host with
 # an NVIDIA GPU (bench/nvml/README.md).
-bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector native
+bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 	rm -rf build/nvml
-	install -d build/nvml/bin build/nvml/lib
+	install -d build/nvml/bin
 	install $(BIN)/graphsignal-run $(BIN)/graphsignal-collector build/nvml/bin
-	cp -r $(LIB) build/nvml/lib/
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o build/nvml/bin/bench-nvml ./bench/nvml
 	$(GO) test -c -ldflags '$(COLLECTOR_LDFLAGS)' -o build/nvml/bin/nvml.test ./receiver/nvmlreceiver
 	$(GO) run ./internal/tools/glibcfloor -floor $(GLIBC_FLOOR) -optional nvml build/nvml/bin/nvml.test
