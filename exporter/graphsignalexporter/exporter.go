@@ -67,18 +67,19 @@ func (e *uploadExporter) Start(ctx context.Context, host component.Host) error {
 		Warn:      func(text string) { logger.Warn(text) },
 	})
 	sending, cancel := context.WithCancel(context.Background())
-	e.quit, e.cancel = make(chan struct{}), cancel
+	quit := make(chan struct{})
+	e.quit, e.cancel = quit, cancel
 	due := make(chan struct{}, 1)
-	e.done.Go(func() { e.observe(due) })
-	e.done.Go(func() { e.send(sending, due) })
+	e.done.Go(func() { e.observe(quit, due) })
+	e.done.Go(func() { e.send(sending, quit, due) })
 	return nil
 }
 
 // send uploads whenever that is due.
-func (e *uploadExporter) send(ctx context.Context, due <-chan struct{}) {
+func (e *uploadExporter) send(ctx context.Context, quit, due <-chan struct{}) {
 	for {
 		select {
-		case <-e.quit:
+		case <-quit:
 			return
 		case <-due:
 			if err := e.uploader.Send(ctx); err != nil {
@@ -89,12 +90,12 @@ func (e *uploadExporter) send(ctx context.Context, due <-chan struct{}) {
 }
 
 // observe takes the store's values into account each interval, also while a request is on its way.
-func (e *uploadExporter) observe(due chan<- struct{}) {
+func (e *uploadExporter) observe(quit <-chan struct{}, due chan<- struct{}) {
 	ticker := time.NewTicker(e.cfg.Interval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-e.quit:
+		case <-quit:
 			return
 		case <-ticker.C:
 		}
