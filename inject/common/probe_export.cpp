@@ -5,9 +5,7 @@
 #include "instruments.h"
 
 namespace graphsignal {
-namespace {
 
-// Whether the fields of a published entry are within the limits of the layout.
 bool well_formed(const graphsignal_probe_entry& e) {
   if (e.type > GRAPHSIGNAL_PROFILE || e.ntags > GRAPHSIGNAL_PROBE_MAX_TAGS || !e.data || !e.name[0]) return false;
   if (!memchr(e.name, 0, sizeof(e.name))) return false;
@@ -24,6 +22,8 @@ bool same_identity(const graphsignal_probe_entry& a, const graphsignal_probe_ent
   }
   return true;
 }
+
+namespace {
 
 // The entry with the identity of e, or NULL.
 const graphsignal_probe_entry* lookup(const graphsignal_probe_registry& r, const graphsignal_probe_entry& e) {
@@ -48,14 +48,6 @@ void write_text(Json& out, const char* text, size_t capacity) {
 const char* type_word(uint32_t type) {
   static const char* const kWords[] = {"gauge", "counter", "histogram", "profile"};
   return kWords[type];
-}
-
-void merge_histogram(graphsignal_instrument_data* into, const graphsignal_instrument_data& from) {
-  into->count += from.count;
-  into->sum += from.sum;
-  if (from.min < into->min) into->min = from.min;
-  if (from.max > into->max) into->max = from.max;
-  for (uint32_t i = 0; i < GRAPHSIGNAL_PROBE_HIST_BINS; i++) into->bins[i] += from.bins[i];
 }
 
 // Totals of one frame name over the blocks of one identity.
@@ -112,6 +104,25 @@ void write_frames(Json& out, const graphsignal_profile_data* const* blocks, uint
 
 }  // namespace
 
+void merge_histogram(graphsignal_instrument_data* into, const graphsignal_instrument_data& from) {
+  into->count += from.count;
+  into->sum += from.sum;
+  if (from.min < into->min) into->min = from.min;
+  if (from.max > into->max) into->max = from.max;
+  for (uint32_t i = 0; i < GRAPHSIGNAL_PROBE_HIST_BINS; i++) into->bins[i] += from.bins[i];
+}
+
+void write_probe_start(Json& out, bool* first, const graphsignal_probe_entry& e) {
+  write_entry_start(out, first, e.name, strlen(e.name), type_word(e.type));
+  for (uint32_t t = 0; t < e.ntags; t++) {
+    if (t) out.raw(",");
+    write_text(out, e.tag_keys[t], sizeof(e.tag_keys[t]));
+    out.raw(":");
+    write_text(out, e.tag_values[t], sizeof(e.tag_values[t]));
+  }
+  out.raw("}");
+}
+
 bool ProbeRegistries::add(graphsignal_probe_registry* registry) {
   if (!registry) return false;
   for (uint32_t i = 0; i < kMaxRegistries; i++) {
@@ -126,6 +137,11 @@ bool ProbeRegistries::add(graphsignal_probe_registry* registry) {
 void ProbeRegistries::attach() {
   graphsignal_probe_registry* r = graphsignal_probe_reader_attach();
   if (r) add(r);
+}
+
+const graphsignal_probe_registry* ProbeRegistries::get(uint32_t position) const {
+  const graphsignal_probe_registry* r = position < kMaxRegistries ? __atomic_load_n(&registries_[position], __ATOMIC_ACQUIRE) : nullptr;
+  return r && ready(r) ? r : nullptr;
 }
 
 bool ProbeRegistries::has_host_entries() const {
@@ -179,15 +195,7 @@ void ProbeRegistries::write_host(Json& out, bool* first) const {
         }
       }
 
-      const size_t length = strlen(e.name);
-      write_entry_start(out, first, e.name, length, type_word(e.type));
-      for (uint32_t t = 0; t < e.ntags; t++) {
-        if (t) out.raw(",");
-        write_text(out, e.tag_keys[t], sizeof(e.tag_keys[t]));
-        out.raw(":");
-        write_text(out, e.tag_values[t], sizeof(e.tag_values[t]));
-      }
-      out.raw("}");
+      write_probe_start(out, first, e);
       switch (e.type) {
         case GRAPHSIGNAL_GAUGE:
           out.raw(",\"value\":");
@@ -210,13 +218,19 @@ void ProbeRegistries::write_host(Json& out, bool* first) const {
 }
 
 void ProbeRegistries::write_dropped(Json& out, bool* first) const {
-  uint64_t dropped = 0;
+  uint64_t dropped = 0, frames = 0;
   for (uint32_t r = 0; r < kMaxRegistries; r++) {
-    const graphsignal_probe_registry* registry = __atomic_load_n(&registries_[r], __ATOMIC_ACQUIRE);
-    if (!registry) break;
-    if (ready(registry)) dropped += __atomic_load_n(&registry->dropped, __ATOMIC_RELAXED);
+    const graphsignal_probe_registry* registry = get(r);
+    if (!registry) continue;
+    dropped += __atomic_load_n(&registry->dropped, __ATOMIC_RELAXED);
+    const uint64_t n = graphsignal_probe_reader_count(registry);
+    for (uint64_t i = 0; i < n; i++) {
+      const graphsignal_profile_data* profile = graphsignal_probe_profile_data(&registry->entries[i]);
+      if (profile) frames += __atomic_load_n(&profile->dropped, __ATOMIC_RELAXED);
+    }
   }
   if (dropped) write_counter(out, first, "graphsignal_probe_dropped_instruments", dropped);
+  if (frames) write_counter(out, first, "graphsignal_probe_dropped_frames", frames);
 }
 
 }  // namespace graphsignal

@@ -18,16 +18,28 @@ class ProbeRegistries {
   // Adds the registry of the global scope, when there is one by now.
   void attach();
 
+  // The registry at a position when it can be read; NULL otherwise. Positions are used from 0 without gaps.
+  const graphsignal_probe_registry* get(uint32_t position) const;
+
   bool has_host_entries() const;
   // Writes gauges, counters, histograms and profiles in host memory. Counters, histograms and profiles that several
   // registries hold under one identity are summed; of gauges the last registry's value counts.
   void write_host(Json& out, bool* first) const;
-  // Adds the counter of refused registrations, if any.
+  // Adds the counters of refused registrations and of refused lookups of profile frames, if any.
   void write_dropped(Json& out, bool* first) const;
 
  private:
   graphsignal_probe_registry* registries_[kMaxRegistries] = {};
 };
+
+// Whether the fields of a published entry are within the limits of the layout.
+bool well_formed(const graphsignal_probe_entry& e);
+// Whether name, tags, type and storage are the same.
+bool same_identity(const graphsignal_probe_entry& a, const graphsignal_probe_entry& b);
+// Writes an entry of a document up to and including its tags; a value and "}" have to follow.
+void write_probe_start(Json& out, bool* first, const graphsignal_probe_entry& e);
+// Adds the observations of a second block.
+void merge_histogram(graphsignal_instrument_data* into, const graphsignal_instrument_data& from);
 
 }  // namespace graphsignal
 

@@ -147,6 +147,23 @@ void Activity::add_bytes(const char* metric, const char* kind, Instrument** coun
   if (*counter) (*counter)->add(bytes);
 }
 
+void Activity::ignore_copies(uint32_t context, uint32_t stream) {
+  const uint32_t n = ignored_count_;
+  if (n == kIgnoredStreams) return;
+  ignored_[n] = static_cast<uint64_t>(context) << 32 | stream;
+  __atomic_store_n(&ignored_count_, n + 1, __ATOMIC_RELEASE);
+}
+
+bool Activity::ignored(const uint8_t* r, size_t available) const {
+  const uint32_t n = __atomic_load_n(&ignored_count_, __ATOMIC_ACQUIRE);
+  if (n == 0 || available < kMemcpyPrefixBytes || load<uint32_t>(r, 0) != kKindMemcpy) return false;
+  const uint64_t id = static_cast<uint64_t>(load<uint32_t>(r, kMemcpyContextOffset)) << 32 | load<uint32_t>(r, kMemcpyStreamOffset);
+  for (uint32_t i = 0; i < n; i++) {
+    if (ignored_[i] == id) return true;
+  }
+  return false;
+}
+
 // Adds one record; false when it is too short for its kind.
 bool Activity::add_record(const uint8_t* r, size_t available) {
   uint64_t ns;
@@ -167,6 +184,7 @@ bool Activity::add_record(const uint8_t* r, size_t available) {
     case kKindMemcpy:
     case kKindMemcpyPeer: {
       if (available < sizeof(MemcpyRecord)) return false;
+      if (ignored(r, available)) return true;
       if (!duration(load<uint64_t>(r, 16), load<uint64_t>(r, 24), &ns)) return true;
       const uint32_t kind = load<uint8_t>(r, 4) < kCopyKinds && load<uint8_t>(r, 4) > 0 ? load<uint8_t>(r, 4) : kCopyKinds - 1;
       copies_->add(copy_frames_[kind], ns);

@@ -22,6 +22,8 @@ class Activity {
 
   // From now on a kernel's name pointer may come to mean another name: compare the text, too.
   void distrust_name_pointers() { __atomic_store_n(&compare_names_, true, __ATOMIC_RELAXED); }
+  // Leaves out the copies of a stream, given CUPTI's numbers of its context and itself. At most kIgnoredStreams streams.
+  void ignore_copies(uint32_t context, uint32_t stream);
   // Whether any record told of a graph.
   bool graphs_seen() const { return __atomic_load_n(&graphs_seen_, __ATOMIC_RELAXED); }
   uint64_t records() const { return __atomic_load_n(&records_, __ATOMIC_RELAXED); }
@@ -32,6 +34,7 @@ class Activity {
   static const uint32_t kMemoryKinds = 8;   // 0 is "unknown"
   static const uint32_t kSyncTypes = 5;     // 0 is "unknown"
   static const uint32_t kGraphSlots = 8192;
+  static const uint32_t kIgnoredStreams = 64;
 
   struct CachedName {
     const char* pointer;
@@ -48,6 +51,7 @@ class Activity {
   }
   uint8_t* next(uint8_t* buffer, size_t valid, uint8_t* record);
   bool add_record(const uint8_t* record, size_t available);
+  bool ignored(const uint8_t* copy_record, size_t available) const;
   bool duration(uint64_t start, uint64_t end, uint64_t* ns);
   uint32_t kernel_frame(const char* name);
   uint32_t graph_frame(uint32_t id);
@@ -80,6 +84,8 @@ class Activity {
   bool graphs_seen_ = false;
   bool drop_logged_ = false;
   uint64_t records_ = 0;
+  uint64_t ignored_[kIgnoredStreams] = {};  // context << 32 | stream
+  uint32_t ignored_count_ = 0;
 
   uint32_t stride_[kKindLimit] = {};
   bool own_steps_ = true;

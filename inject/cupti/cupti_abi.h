@@ -66,6 +66,11 @@ struct MemcpyRecord {
   uint64_t end;
 };
 
+// Kind MEMCPY only.
+const size_t kMemcpyContextOffset = 36;
+const size_t kMemcpyStreamOffset = 40;
+const size_t kMemcpyPrefixBytes = 44;
+
 struct MemsetRecord {
   uint32_t kind;
   uint32_t unused_a;

@@ -9,6 +9,7 @@
 #include "../common/writer.h"
 #include "activity.h"
 #include "buffers.h"
+#include "device_probes.h"
 #include "takeover.h"
 
 namespace graphsignal {
@@ -16,6 +17,8 @@ namespace cupti {
 namespace {
 
 const uint64_t kExitWaitNs = 100000000;
+// How long a document waits for the blocks of GPU probes, and the end of the process for a call of the driver.
+const uint64_t kProbeWaitNs = 50000000;
 // CUPTI's interface version from which a refused buffer is safe (CUDA 12.9).
 const uint32_t kRefusalVersion = 27;
 // Seconds after the first module was loaded in which some activity should have been reported.
@@ -31,6 +34,8 @@ struct Session {
   GraphNames graphs;
   Activity activity;
   Takeover takeover;
+  CudaMemory memory;
+  DeviceProbes probes;
   char cupti_path[512];
   bool node_mode = false;
   bool may_refuse = false;
@@ -50,7 +55,10 @@ bool entered = false;
 bool flag(const bool& f) { return __atomic_load_n(&f, __ATOMIC_ACQUIRE); }
 void raise_flag(bool& f) { __atomic_store_n(&f, true, __ATOMIC_RELEASE); }
 
-void at_exit() { session.writer.stop(kExitWaitNs); }
+void at_exit() {
+  session.probes.close(kProbeWaitNs);
+  session.writer.stop(kExitWaitNs);
+}
 
 // Reports a failed call; true when it succeeded.
 bool succeeded(int result, const char* call, Level level = Level::kError) {
@@ -118,6 +126,7 @@ void watch_silence() {
 }
 
 void before_write(void*) {
+  session.probes.refresh(kProbeWaitNs);
   if (!flag(session.ready)) return;
   // Unforced: a forced flush would lose the records of work in flight.
   if (session.pool.requested() != session.pool.returned()) {
@@ -137,8 +146,31 @@ void at_end(void*) {
 }
 
 void more_metrics(Json& out, bool* first, void*) {
+  session.probes.write(out, first);
   if (session.pool.cold()) write_counter(out, first, "cuda_buffer_growths", session.pool.cold());
   if (session.pool.small()) write_counter(out, first, "cuda_buffer_shortages", session.pool.small() + session.pool.refused());
+}
+
+// The copies that read probes are no activity of the program.
+void ignore_own_copies(void* context, void* stream) {
+  const Functions& f = session.functions;
+  uint32_t context_number, stream_number;
+  if (!flag(session.ready) || !f.context_number || !f.stream_number || f.context_number(context, &context_number) != kSuccess ||
+      f.stream_number(context, stream, 0, &stream_number) != kSuccess) {
+    return;
+  }
+  session.activity.ignore_copies(context_number, stream_number);
+}
+
+void start_probes() {
+  Log& log = session.writer.log();
+  if (!session.memory.start(log, ignore_own_copies)) return;
+  DeviceProbes::Options options;
+  options.memory = session.memory.interface();
+  options.registries = &session.writer.probes();
+  options.instruments = &session.writer.instruments();
+  options.log = &log;
+  session.probes.start(options);
 }
 
 bool node_mode_asked() {
@@ -230,6 +262,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   if (!session.writer.start(options)) return 1;
   session.node_mode = node_mode_asked();
   start_cupti();
+  start_probes();
   atexit(at_exit);
   return 1;
 }

@@ -181,6 +181,8 @@ bool open_cupti(const DriverFunctions& driver, Functions* functions, Log& log, c
   resolve(s.library, "cuptiEnableCallback", &f.enable_callback);
   resolve(s.library, "cuptiGetGraphId", &f.graph_id);
   resolve(s.library, "cuptiGetGraphExecId", &f.graph_exec_id);
+  resolve(s.library, "cuptiGetContextId", &f.context_number);
+  resolve(s.library, "cuptiGetStreamIdEx", &f.stream_number);
   resolve(s.library, "cuptiGetTimestamp", &f.timestamp);
   resolve(s.library, "cuptiGetVersion", &f.version);
   resolve(s.library, "cuptiGetResultString", &f.result_string);

@@ -21,6 +21,8 @@ struct Functions {
   int (*enable_callback)(uint32_t enable, void* subscriber, int domain, uint32_t callback);
   int (*graph_id)(void* graph, uint32_t* id);
   int (*graph_exec_id)(void* exec, uint32_t* id);
+  int (*context_number)(void* context, uint32_t* number);
+  int (*stream_number)(void* context, void* stream, uint8_t per_thread, uint32_t* number);
   int (*timestamp)(uint64_t* ns);
   int (*version)(uint32_t* version);
   int (*result_string)(int result, const char** text);
