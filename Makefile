@@ -80,7 +80,7 @@ check-generated: generate
 bench: build
 	scripts/bench.sh
 
-# bench-nvml lays out, in build/nvml, what compares /signals with nvidia-smi and measures the driver's calls on a host with
+# bench-nvml lays out, in build/nvml.tar.gz, what compares /signals with nvidia-smi and measures the driver's calls on a host with
 # an NVIDIA GPU (bench/nvml/README.md).
 bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 	rm -rf build/nvml
@@ -89,6 +89,8 @@ bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o build/nvml/bin/bench-nvml ./bench/nvml
 	$(GO) test -c -ldflags '$(COLLECTOR_LDFLAGS)' -o build/nvml/bin/nvml.test ./receiver/nvmlreceiver
 	$(GO) run ./internal/tools/glibcfloor -floor $(GLIBC_FLOOR) -optional nvml build/nvml/bin/nvml.test
+	cp bench/nvml/load.py build/nvml
+	tar -C build -czf build/nvml.tar.gz nvml
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal
