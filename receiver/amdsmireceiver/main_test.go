@@ -155,15 +155,11 @@ func (x *run) next() snapshot {
 	var found snapshot
 	eventually(x.t, "metrics come", func() bool {
 		all := x.sink.AllMetrics()
-		for i := len(all) - 1; i >= 0; i-- {
-			s := flatten(all[i])
-			if s.time < since {
-				return false
-			}
-			found = s
-			return true
+		if len(all) == 0 {
+			return false
 		}
-		return false
+		found = flatten(all[len(all)-1])
+		return found.time >= since
 	})
 	return found
 }
