@@ -121,9 +121,12 @@ func (d *device) readFast(now time.Time) *reading {
 		d.retryAt = now.Add(d.delay)
 	} else {
 		d.delay = 0
+		if d.lost != nvml.SUCCESS {
+			d.xids.after = time.Time{}
+		}
 	}
 	d.lost = r.lost
-	r.watched = d.xids.set != nil
+	r.watched = d.xids.set != nil && r.lost == nvml.SUCCESS
 	return r
 }
 

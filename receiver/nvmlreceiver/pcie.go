@@ -43,7 +43,7 @@ func newPCIeMeter(generation, width int) pcieMeter {
 }
 
 // pollInterval leaves room for a reading that comes late.
-func (m *pcieMeter) pollInterval() time.Duration { return max(m.wrap/2, 5*time.Millisecond) }
+func (m *pcieMeter) pollInterval() time.Duration { return max(m.wrap*7/10, 5*time.Millisecond) }
 
 // add takes a reading of the counters; wide ones have 64 bits and do not wrap.
 func (m *pcieMeter) add(at time.Time, tx, rx uint64, wide bool) {

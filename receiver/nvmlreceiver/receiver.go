@@ -31,6 +31,8 @@ const (
 	// A host without a driver, or one that does not work, is tried again after reopenMax; one that worked until now
 	// after reopenMin, then after twice that and so on.
 	reopenMin, reopenMax = 2 * time.Second, time.Minute
+	// lostGrace is how long devices that are all lost are listened to for events, before the library is opened anew.
+	lostGrace = 3 * time.Second
 	// maxPendingErrors bounds the entries kept for a consumer that refuses them for now.
 	maxPendingErrors = 200
 )
@@ -50,6 +52,7 @@ type nvmlReceiver struct {
 	opening    chan opened // not nil while one is being opened
 	openAt     time.Time
 	delay      time.Duration
+	lostSince  time.Time     // all devices of the session are lost; zero: not all
 	gone       chan struct{} // closed by Shutdown
 
 	// What outlives a session.
@@ -216,17 +219,22 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 			r.logger.Warn("GPU metrics were refused", zap.Error(err))
 		}
 	}
-	if lostAll || reopen {
+	switch {
+	case !lostAll && !reopen:
+		r.delay, r.lostSince = 0, time.Time{}
+		return
+	case r.lostSince.IsZero():
+		r.lostSince = now
+	}
+	if reopen || now.Sub(r.lostSince) >= lostGrace {
 		r.abandon(now)
-	} else {
-		r.delay = 0
 	}
 }
 
 // abandon gives the session up, to open another one after a while.
 func (r *nvmlReceiver) abandon(now time.Time) {
 	s := r.session
-	r.session = nil
+	r.session, r.lostSince = nil, time.Time{}
 	r.delay = min(max(2*r.delay, reopenMin), reopenMax)
 	r.openAt = now.Add(r.delay)
 	closing, cancel := context.WithTimeout(context.Background(), farewell)

@@ -1,6 +1,7 @@
 package nvmlreceiver
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,4 +69,24 @@ func TestSelection(t *testing.T) {
 			assert.Equal(t, tt.guessed, guessed)
 		})
 	}
+}
+
+// FuzzSelection: whatever stands in the variables, devices are chosen once each and in order, and a part with its GPU.
+func FuzzSelection(f *testing.F) {
+	for _, seed := range []string{"", "0,1", "-1", "GPU-cccc", "MIG-1234,MIG-GPU-cccc0000-2/5/1", ",,", "9999999999999999999", "gpu-\xff/"} {
+		f.Add(seed, "1", "2(x3)")
+	}
+	f.Fuzz(func(t *testing.T, visible, rank, size string) {
+		env := map[string]string{"CUDA_VISIBLE_DEVICES": visible, "SLURM_LOCALID": rank, "SLURM_STEP_TASKS_PER_NODE": size}
+		list := host()
+		chosen, _ := newSelector(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).choose(list)
+		for i, device := range chosen {
+			if device < 0 || device >= len(list) || i > 0 && chosen[i-1] >= device {
+				t.Fatalf("chosen %v", chosen)
+			}
+			if parent := list[device].parent; parent >= 0 && !slices.Contains(chosen, parent) {
+				t.Fatalf("chosen %v without %d", chosen, parent)
+			}
+		}
+	})
 }

@@ -25,30 +25,33 @@ const (
 
 // xidWatch takes the XID events of one device.
 type xidWatch struct {
-	set   driver.EventSet // nil: not registered
-	never bool            // the driver knows no such events of this device
-	after time.Time       // when registration may be tried again
+	set    driver.EventSet // nil: not registered
+	failed bool            // the last attempt to take events from the set
+	never  bool            // the driver knows no such events of this device
+	after  time.Time       // when registration may be tried again
 }
 
-// register begins watching, if it has not begun yet, and returns why it failed. It is tried again after a minute.
+// register begins watching where that is not done or the set has failed, and returns why it could not. It is tried again
+// after a minute.
 func (w *xidWatch) register(lib driver.Library, d driver.Device, now time.Time) nvml.Return {
-	if w.set != nil || w.never || now.Before(w.after) {
+	if w.set != nil && !w.failed || w.never || now.Before(w.after) {
 		return nvml.SUCCESS
 	}
+	w.close()
+	w.after = now.Add(askAgain)
 	set, ret := lib.NewEventSet(d)
 	switch {
 	case ret == nvml.SUCCESS:
-		w.set = set
+		w.set, w.failed = set, false
 	case meaning(ret) == unsupported:
 		w.never = true
 		return nvml.SUCCESS
-	default:
-		w.after = now.Add(askAgain)
 	}
 	return ret
 }
 
-// drain returns the events since the last time, oldest first. A set that fails is given up.
+// drain returns the events since the last time, oldest first. A set that fails may still have some later: the one that
+// tells why a device was lost.
 func (w *xidWatch) drain() []xidEvent {
 	var events []xidEvent
 	if w.set == nil {
@@ -56,11 +59,8 @@ func (w *xidWatch) drain() []xidEvent {
 	}
 	for range maxEvents {
 		data, ret := w.set.Wait(0)
-		if ret == nvml.ERROR_TIMEOUT {
-			return events
-		}
+		w.failed = ret != nvml.SUCCESS && ret != nvml.ERROR_TIMEOUT
 		if ret != nvml.SUCCESS {
-			w.close()
 			return events
 		}
 		if data.EventType&nvml.EventTypeXidCriticalError != 0 {
