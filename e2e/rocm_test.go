@@ -24,10 +24,13 @@ func hipProgram(t *testing.T) (home, program string) {
 	sdk := filepath.Join(lib, "librocprofiler-sdk.so.1")
 	program = filepath.Join(home, "hip_program")
 	source := filepath.Join(root, "inject", "rocm")
+	hip := filepath.Join(lib, "libamdhip64.so.7")
 	for _, args := range [][]string{
 		{"gcc", "-std=gnu11", "-O1", "-fPIC", "-shared", "-Wl,-soname,librocprofiler-sdk.so.1",
 			filepath.Join(source, "testdata", "fake_rocprofiler.c"), "-o", sdk, "-pthread", "-ldl"},
-		{"g++", "-std=c++17", "-O1", filepath.Join(source, "test", "rocm_program.cpp"), "-o", program, sdk,
+		{"gcc", "-std=gnu11", "-O1", "-fPIC", "-shared", "-Wl,-soname,libamdhip64.so.7",
+			filepath.Join(source, "testdata", "fake_hip.c"), "-o", hip, "-pthread"},
+		{"g++", "-std=c++17", "-O1", filepath.Join(source, "test", "rocm_program.cpp"), "-o", program, sdk, hip,
 			"-Wl,-rpath," + lib, "-pthread", "-ldl"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {

@@ -52,6 +52,7 @@ const uint64_t kLargestRecord = 4096;
 
 // Kernel dispatch and memory copy, both layouts.
 const size_t kOperation = 12;
+const size_t kThread = 32;
 const size_t kStart = 40;
 const size_t kEnd = 48;
 const size_t kKernelId = 80;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "../common/writer.h"
+#include "device_probes.h"
 #include "records.h"
 #include "sdk.h"
 
@@ -28,6 +29,7 @@ struct Session {
   Writer writer;
   Sdk sdk;
   Records records;
+  DeviceProbes probes;
   const void* caller = nullptr;
   uint32_t version = 0;
   Handle context = 0;
@@ -68,6 +70,7 @@ void code_object_callback(Record record, void*, void*) {
 }
 
 void before_write(void*) {
+  session.probes.refresh();
   if (!flag(session.can_flush)) return;
   const int status = session.sdk.flush_buffer(session.buffer);
   if (status != kSuccess && status != kBufferBusy) {
@@ -78,6 +81,7 @@ void before_write(void*) {
 // Flushes while the callbacks still count. Contexts are left alone: the SDK is taking them down itself, under a lock that
 // every call about contexts waits for.
 void at_end(void*) {
+  session.probes.stop();
   if (flag(session.can_flush)) {
     const uint64_t start = monotonic_ns();
     while (session.sdk.flush_buffer(session.buffer) == kBufferBusy && monotonic_ns() - start < kBusyWaitNs) {
@@ -87,6 +91,8 @@ void at_end(void*) {
   }
   set_flag(session.running, false);
 }
+
+void more_metrics(Json& out, bool* first, void*) { session.probes.write(out, first); }
 
 // Whether a variable says "all"; anything but "none" and "all" is the default.
 bool all_asked(const char* variable, bool by_default) {
@@ -162,7 +168,7 @@ void start_tracing() {
   options.synchronization = all_asked("GRAPHSIGNAL_ROCM_SYNC_TRACE", true);
   log.add(Level::kDebug, "rocprofiler-sdk %u from %s, kernels %s, synchronization %s", session.version, path,
           options.kernels ? "all" : "none", options.synchronization ? "all" : "none");
-  if (!session.records.start(session.writer.instruments(), log, options)) {
+  if (!session.records.start(session.writer.instruments(), log, session.probes, options)) {
     log.add(Level::kError, "no memory for GPU activity");
     return;
   }
@@ -199,6 +205,8 @@ int initialize(void (*)(uint32_t), void*) {
   options.probes = WriterOptions::kUnclaimed;
   options.before_write = before_write;
   options.at_end = at_end;
+  options.more_metrics = more_metrics;
+  session.probes.start(session.writer.log());
   if (session.writer.start(options)) start_tracing();
   return 0;
 }

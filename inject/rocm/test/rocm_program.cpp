@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "../testdata/fake_hip.h"
 #include "../testdata/fake_rocprofiler.h"
 
 namespace {
@@ -142,6 +143,56 @@ void threads() {
   for (auto& t : all) t.join();
 }
 
+// A module with probes in device memory, whose folder is given.
+struct Module {
+  explicit Module(const char* path) {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      fprintf(stderr, "%s\n", dlerror());
+      exit(98);
+    }
+    find(library, "module_register", &add);
+    find(library, "module_record", &record);
+    find(library, "module_set", &set);
+  }
+  template <typename Function>
+  void find(void* library, const char* name, Function* to) {
+    void* symbol = dlsym(library, name);
+    memcpy(to, &symbol, sizeof(symbol));
+  }
+  void (*add)();
+  void (*record)(int, uint64_t);
+  void (*set)(int, double, uint64_t);
+};
+
+// What the SDK would tell of the copies of the reader of probes.
+void tell_copy(size_t bytes) { copy(3, bytes, 10); }
+
+bool device_probes(const char* path) {
+  Module m(path);
+  fake_hip_on_copy(tell_copy);
+  m.add();
+  m.record(0, 100);
+  m.record(0, 5000);
+  m.record(1, 7);
+  m.set(2, 0, 12);
+  m.set(3, 2.5, 0);
+  m.record(4, 44);
+  m.record(5, 55);
+  if (!published("\"block\":\"0\"},\"bins\":[96,4096],\"counts\":[1,1],\"count\":2,\"sum\":5100,\"min\":100,\"max\":5000}")) return false;
+  // Copies that fail once, and that take long: the rest goes on.
+  fake_hip_fail(3);
+  m.record(1, 9);
+  if (!published("\"sum\":16,\"min\":7,\"max\":9")) return false;
+  fake_hip_hold(1);
+  m.record(1, 11);
+  copy(2, 1, 5);
+  if (!published("\"host_to_device\":[5,1]") || !published("copies take too long")) return false;
+  if (!published("\"sum\":16,\"min\":7,\"max\":9")) return false;
+  fake_hip_hold(0);
+  return published("\"sum\":27,\"min\":7,\"max\":11");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -215,6 +266,34 @@ int main(int argc, char** argv) {
     int status;
     waitpid(child, &status, 0);
     if (status != 0) return 1;
+  }
+  if (what == "device-probes") {
+    if (!device_probes(argv[3])) return 1;
+    fake_finalize();
+    fake_hip_gone();
+  }
+  if (what == "device-hang") {
+    Module m(argv[3]);
+    m.add();
+    m.record(0, 100);
+    if (!published("\"sum\":100")) return 1;
+    fake_hip_hang();
+    copy(2, 1, 5);
+    if (!published("\"host_to_device\":[5,1]")) return 1;
+    copy(2, 1, 6);
+    if (!published("\"host_to_device\":[11,2]")) return 1;
+  }
+  if (what == "many-device-probes") {
+    Module m(argv[3]);
+    m.add();
+    for (int i = 0; i < 100; i++) m.record(i % 2, static_cast<uint64_t>(i));
+    if (!published("\"count\":50")) return 1;
+    const uint64_t before = fake_hip_copies();
+    copy(2, 1, 5);
+    if (!published("\"host_to_device\":[5,1]")) return 1;
+    copy(2, 1, 5);
+    if (!published("\"host_to_device\":[10,2]")) return 1;
+    printf("%llu\n", static_cast<unsigned long long>((fake_hip_copies() - before) % 3));
   }
   if (what == "wait") {  // for the end-to-end test: all kinds, then until a file is there
     all_kinds();

@@ -1,5 +1,5 @@
 // libgraphsignal_rocm.so in whole processes, against the fake rocprofiler-sdk, in both layouts.
-// usage: rocm_test LIBRARY PROGRAM PROGRAM_MINIMAL
+// usage: rocm_test LIBRARY PROGRAM PROGRAM_MINIMAL MODULE
 #include "../../test/check.h"
 #include "../../test/json_reader.h"
 
@@ -8,7 +8,7 @@ using test::Value;
 
 namespace {
 
-std::string library, program, minimal;
+std::string library, program, minimal, module;
 const char* const kVersions[] = {"400", "500", "600", "10000", "10100"};
 
 struct Fixture {
@@ -280,16 +280,50 @@ TEST(versions_with_unknown_layouts_are_left_alone) {
   }
 }
 
+TEST(probes_in_device_memory) {
+  for (const char* version : {"600", "10000"}) {
+    Fixture f;
+    CHECK(exited(f.run({"device-probes", version, module}), 42));
+    Value d = f.document();
+    CHECK_EQ(metric(d, "tile_ticks", "block", "0")["sum"].text, std::string("5100"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "1")["count"].text, std::string("3"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "2")["value"].text, std::string("12"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "2")["type"].text, std::string("counter"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "3")["value"].text, std::string("2.5"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "4")["sum"].text, std::string("44"));
+    CHECK_EQ(metric(d, "tile_ticks", "block", "5")["sum"].text, std::string("55"));
+    CHECK(metric(d, "nowhere").kind == Value::kNull);
+    CHECK(metric(d, "bad_device").kind == Value::kNull);
+    // Our own copies are not the program's.
+    CHECK_EQ(value(d, "rocm_memcpy_bytes", "device_to_host"), std::string("absent"));
+    CHECK_EQ(frame(d, "rocm_memcpy_nanoseconds", "device_to_host"), std::string("absent"));
+  }
+}
+
+TEST(blocks_side_by_side_are_one_copy) {
+  Fixture f;
+  const std::string out = f.directory.path + "/out";
+  CHECK(exited(f.run({"-c", "exec " + program + " many-device-probes 10000 " + module + " >" + out}, {}, "/bin/sh"), 42));
+  CHECK_EQ(test::read_file(out), std::string("0\n"));
+}
+
+TEST(a_hanging_copy_keeps_no_document_waiting) {
+  Fixture f;
+  CHECK(exited(f.run({"device-hang", "10000", module}), 42));
+  CHECK_EQ(metric(f.document(), "tile_ticks", "block", "0")["sum"].text, std::string("100"));
+}
+
 TEST(unusable_run_directory) {
   const test::Ended e = test::run({program, "kinds"}, {"GRAPHSIGNAL_SHM_PATH=/nonexistent", "ROCP_TOOL_LIBRARIES=" + library});
   CHECK(exited(e, 42));
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   library = argv[1];
   program = argv[2];
   minimal = argv[3];
+  module = argv[4];
   // Messages of the libraries under test are expected.
   if (!freopen("/dev/null", "w", stderr)) return 2;
   return test::run_all();

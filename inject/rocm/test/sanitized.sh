@@ -8,9 +8,9 @@ shm=$(mktemp -d)
 trap 'rm -rf "$shm"' EXIT
 export GRAPHSIGNAL_SHM_PATH=$shm ROCP_TOOL_LIBRARIES=$dir/tool.so GRAPHSIGNAL_ROCM_KERNEL_TRACE=all
 for version in 600 10000; do
-	for what in kinds impossible names many-names threads drops periodic exit busy fork; do
+	for what in kinds impossible names many-names threads drops periodic exit busy fork device-probes; do
 		status=0
-		"$dir/run" $what $version || status=$?
+		"$dir/run" $what $version "$dir/hip_module.so" || status=$?
 		if [ "$status" != 42 ]; then
 			echo "rocm $what $version ended with $status" >&2
 			exit 1

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,6 +161,7 @@ void fake_record(uint32_t category, uint32_t kind, const void* payload, size_t s
   pthread_mutex_unlock(&lock);
 }
 
+static uint64_t thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
 static void put32(uint8_t* r, size_t at, uint32_t v) { memcpy(r + at, &v, 4); }
 static void put64(uint8_t* r, size_t at, uint64_t v) { memcpy(r + at, &v, 8); }
 
@@ -167,6 +169,7 @@ void fake_dispatch(uint64_t kernel, uint64_t start, uint64_t end) {
   uint8_t r[184];
   memset(r, 0xEE, sizeof(r));
   put32(r, 8, FAKE_DISPATCH);
+  put64(r, 32, thread_id());
   put64(r, 40, start);
   put64(r, 48, end);
   put64(r, 56 + 24, kernel);
@@ -178,6 +181,7 @@ void fake_copy(uint32_t operation, uint64_t bytes, uint64_t start, uint64_t end)
   memset(r, 0xEE, sizeof(r));
   put32(r, 8, FAKE_COPY);
   put32(r, 12, operation);
+  put64(r, 32, thread_id());
   put64(r, 40, start);
   put64(r, 48, end);
   put64(r, 72, bytes);
