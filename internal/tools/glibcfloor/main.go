@@ -62,16 +62,28 @@ func run(path, floor string, moved []string, optional string) error {
 	if bytes.Equal(image, edited) {
 		return nil
 	}
-	info, err := os.Stat(path)
+	return writeChanges(path, image, edited)
+}
+
+// writeChanges writes the blocks that differ. The rest stays as the linker left it in the page cache: a file written
+// as a whole lies there in large folios, of which each page fault maps all, and the program's resident set doubles.
+func writeChanges(path string, image, edited []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	// A program that runs cannot be written to, and half a program must not be left behind.
-	partial := path + ".partial"
-	if err := os.WriteFile(partial, edited, info.Mode().Perm()); err != nil {
-		return err
+	defer func() { err = errors.Join(err, file.Close()) }()
+	const block = 4096
+	for at := 0; at < len(edited); at += block {
+		end := min(at+block, len(edited))
+		if bytes.Equal(image[at:end], edited[at:end]) {
+			continue
+		}
+		if _, err := file.WriteAt(edited[at:end], int64(at)); err != nil {
+			return err
+		}
 	}
-	return os.Rename(partial, path)
+	return nil
 }
 
 // Layout of the GNU symbol version tables, from the ELF part of the Linux Standard Base.
