@@ -31,6 +31,9 @@ type Series struct {
 type entry struct {
 	Series
 	key     string
+	given   []series.Tag // the tags as they came; they share their text with Tags
+	next    *entry       // what was set after this one the last time
+	gone    bool         // removed
 	arrival int64
 	head    []byte // everything before the stats
 	tail    []byte // stats and what follows, when rendered
@@ -117,7 +120,26 @@ func (b *Batch) Profile(name string, tags []series.Tag, frames []series.Frame, s
 }
 
 // series finds or makes a series; nil when it is new and the Store is full.
+// series finds the entry of an identity, making it where there is room. Collections repeat themselves, so the entry
+// that followed the last one before is tried first: it saves sorting the tags and looking the identity up.
 func (b *Batch) series(typ series.Type, name string, tags []series.Tag) *entry {
+	if b.last != nil {
+		if e := b.last.next; e != nil && !e.gone && e.Type == typ && e.Name == name && slices.Equal(e.given, tags) {
+			b.last = e
+			return e
+		}
+	}
+	e := b.lookUp(typ, name, tags)
+	if e != nil {
+		if b.last != nil {
+			b.last.next = e
+		}
+		b.last = e
+	}
+	return e
+}
+
+func (b *Batch) lookUp(typ series.Type, name string, tags []series.Tag) *entry {
 	key := b.identity(byte(typ), name, tags)
 	t := &b.store.metrics
 	if e, ok := t.byKey[string(key)]; ok {
@@ -130,7 +152,8 @@ func (b *Batch) series(typ series.Type, name string, tags []series.Tag) *entry {
 	t.lastID++
 	e := &entry{key: string(key), stale: true}
 	e.ID, e.Name, e.Type = t.lastID, strings.Clone(name), typ
-	e.Tags = cloneTags(b.tags)
+	e.given = cloneTags(tags)
+	e.Tags = series.NormalizeTags(slices.Clone(e.given))
 	e.head = appendHead(nil, e.Name, typ, tags)
 	t.byKey[e.key] = e
 	at, _ := slices.BinarySearchFunc(t.ordered, e, compareEntries)
@@ -172,6 +195,7 @@ func (t *metricTable) removeExpired(now int64) {
 			return false
 		}
 		delete(t.byKey, e.key)
+		e.gone, e.next = true, nil
 		return true
 	})
 }

@@ -84,6 +84,7 @@ type Batch struct {
 
 	key  []byte
 	tags []series.Tag
+	last *entry // what was set last
 }
 
 // View is a locked look at a Store's content.
