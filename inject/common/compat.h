@@ -17,11 +17,12 @@
 GRAPHSIGNAL_OLD(dlopen);
 GRAPHSIGNAL_OLD(dlsym);
 GRAPHSIGNAL_OLD(dladdr);
+GRAPHSIGNAL_OLD(dlclose);
+GRAPHSIGNAL_OLD(dlerror);
 GRAPHSIGNAL_OLD(pthread_create);
 GRAPHSIGNAL_OLD(pthread_detach);
 GRAPHSIGNAL_OLD(pthread_join);
 GRAPHSIGNAL_OLD(pthread_sigmask);
-GRAPHSIGNAL_OLD(pthread_attr_setstacksize);
 #undef GRAPHSIGNAL_OLD
 #endif
 

@@ -128,6 +128,8 @@ bool ProbeRegistries::add(graphsignal_probe_registry* registry) {
   for (uint32_t i = 0; i < kMaxRegistries; i++) {
     graphsignal_probe_registry* empty = nullptr;
     if (__atomic_load_n(&registries_[i], __ATOMIC_ACQUIRE) == registry) return true;
+    if (__atomic_load_n(&registries_[i], __ATOMIC_ACQUIRE)) continue;
+    keep_loaded(registry);
     if (__atomic_compare_exchange_n(&registries_[i], &empty, registry, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
     if (empty == registry) return true;
   }
@@ -137,6 +139,10 @@ bool ProbeRegistries::add(graphsignal_probe_registry* registry) {
 void ProbeRegistries::attach() {
   graphsignal_probe_registry* r = graphsignal_probe_reader_attach();
   if (r) add(r);
+}
+
+void ProbeRegistries::discover() {
+  scan_.run([](void* self, graphsignal_probe_registry* r) { static_cast<ProbeRegistries*>(self)->add(r); }, this);
 }
 
 const graphsignal_probe_registry* ProbeRegistries::get(uint32_t position) const {

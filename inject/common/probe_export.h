@@ -5,6 +5,7 @@
 #include <graphsignal/probe.h>
 
 #include "json.h"
+#include "registry_scan.h"
 
 namespace graphsignal {
 
@@ -13,10 +14,12 @@ class ProbeRegistries {
  public:
   static const uint32_t kMaxRegistries = 64;
 
-  // Any thread. False when the table is full.
+  // Any thread. False when the table is full. The library that holds it stays loaded from then on.
   bool add(graphsignal_probe_registry* registry);
   // Adds the registry of the global scope, when there is one by now.
   void attach();
+  // Adds those that have to be searched for. Takes up to milliseconds; one thread at a time.
+  void discover();
 
   // The registry at a position when it can be read; NULL otherwise. Positions are used from 0 without gaps.
   const graphsignal_probe_registry* get(uint32_t position) const;
@@ -30,6 +33,7 @@ class ProbeRegistries {
 
  private:
   graphsignal_probe_registry* registries_[kMaxRegistries] = {};
+  RegistryScan scan_;
 };
 
 // Whether the fields of a published entry are within the limits of the layout.

@@ -91,6 +91,10 @@ void Writer::run_hook(void (*hook)(void*)) {
   __atomic_store_n(&hook_since_, static_cast<uint64_t>(0), __ATOMIC_RELEASE);
 }
 
+void Writer::hook_progress() {
+  if (__atomic_load_n(&hook_since_, __ATOMIC_RELAXED) != 0) __atomic_store_n(&hook_since_, monotonic_ns(), __ATOMIC_RELEASE);
+}
+
 bool Writer::await_thread(uint64_t hook_ns) {
   const uint64_t start = monotonic_ns();
   while (!ended_.wait(kStopStep)) {
@@ -109,6 +113,7 @@ void Writer::stop(uint64_t hook_ns) {
     pthread_join(thread_, nullptr);
   } else {
     pthread_detach(thread_);
+    if (options_.abandoned) options_.abandoned(options_.argument);
   }
   write_once();
   log_.print();
@@ -131,6 +136,7 @@ bool Writer::write_once() {
     directory_complained_ = true;
   } else {
     directory_complained_ = false;
+    if (options_.probes != WriterOptions::kNone) probes_.discover();
     claim_probes();
     if (options_.probes == WriterOptions::kOnly && !owns_probes_) {
       close(directory);

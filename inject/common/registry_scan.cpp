@@ -1,0 +1,207 @@
+#include "registry_scan.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace graphsignal {
+namespace {
+
+const size_t kRegistry = sizeof(graphsignal_probe_registry);
+const uint32_t kLongestPause = 64;
+// Up to so much is searched in each call; more, more rarely.
+const size_t kSmall = 32u << 20;
+// More than this of an object is not searched.
+const size_t kMostBytes = 1u << 30;
+const size_t kPagesAtOnce = 1024;
+const size_t kBytesAtOnce = 64 << 10;
+// No registry is older than this (2015).
+const uint64_t kEarliest = 1420070400000000000u;
+const uint64_t kHour = 3600000000000u;
+
+// Reads memory of this process; false when a part of it cannot be read.
+bool read_memory(uintptr_t from, void* to, size_t bytes) {
+  const struct iovec local = {to, bytes}, remote = {reinterpret_cast<void*>(from), bytes};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+// The fields before the entries.
+struct Header {
+  uint32_t magic;
+  uint32_t abi_version;
+  uint64_t start_ts;
+  uint64_t dropped;
+  uint64_t reg_lock;
+  uint64_t count;
+};
+static_assert(sizeof(Header) == offsetof(graphsignal_probe_registry, entries), "registry layout");
+
+bool terminated(const char* text, size_t capacity) { return memchr(text, 0, capacity) != nullptr; }
+
+bool plausible_entry(const graphsignal_probe_entry& e) {
+  if (e.type > GRAPHSIGNAL_PROFILE || e.storage > GRAPHSIGNAL_STORAGE_DEVICE || e.ntags > GRAPHSIGNAL_PROBE_MAX_TAGS ||
+      !e.name[0] || !terminated(e.name, sizeof(e.name)) || !e.data) {
+    return false;
+  }
+  for (uint32_t t = 0; t < e.ntags; t++) {
+    if (!terminated(e.tag_keys[t], sizeof(e.tag_keys[t])) || !terminated(e.tag_values[t], sizeof(e.tag_values[t]))) return false;
+  }
+  if (e.storage == GRAPHSIGNAL_STORAGE_DEVICE) return e.device_id >= 0 && e.type != GRAPHSIGNAL_PROFILE;
+  // A host block has to be there.
+  const size_t size = e.type == GRAPHSIGNAL_PROFILE ? sizeof(graphsignal_profile_data) : sizeof(graphsignal_instrument_data);
+  const uintptr_t block = reinterpret_cast<uintptr_t>(e.data);
+  uint64_t word;
+  return block % alignof(graphsignal_instrument_data) == 0 && read_memory(block, &word, sizeof(word)) &&
+         read_memory(block + size - sizeof(word), &word, sizeof(word));
+}
+
+struct Loaded {
+  uintptr_t begin;
+  uintptr_t end;
+  bool program;
+  char name[PATH_MAX];
+};
+
+struct Listing {
+  Loaded* items;
+  uint32_t count;
+};
+
+int list_object(struct dl_phdr_info* info, size_t, void* p) {
+  Listing& all = *static_cast<Listing*>(p);
+  const char* name = info->dlpi_name ? info->dlpi_name : "";
+  for (int i = 0; i < info->dlpi_phnum && all.count < RegistryScan::kMaxObjects; i++) {
+    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_W) || segment.p_memsz < segment.p_filesz + kRegistry) continue;
+    Loaded& item = all.items[all.count];
+    if (strlen(name) >= sizeof(item.name)) continue;
+    const uintptr_t start = info->dlpi_addr + segment.p_vaddr;
+    item.begin = start + segment.p_filesz;
+    item.end = start + segment.p_memsz;
+    item.program = name[0] == 0;
+    strcpy(item.name, name);
+    all.count++;
+  }
+  return 0;
+}
+
+// The registry that an object or one of its dependencies exports, or NULL.
+graphsignal_probe_registry* exported(const Loaded& item) {
+  void* object = dlopen(item.program ? nullptr : item.name, RTLD_LAZY | RTLD_NOLOAD);
+  if (!object) return nullptr;
+  void* symbol = dlsym(object, GRAPHSIGNAL_PROBE_REGISTRY_SYMBOL);
+  dlclose(object);
+  return static_cast<graphsignal_probe_registry*>(symbol);
+}
+
+}  // namespace
+
+// Too much for the stack of a program's thread.
+struct RegistryScan::Scratch {
+  Loaded items[kMaxObjects];
+  unsigned char resident[kPagesAtOnce];
+  uint64_t words[kBytesAtOnce / sizeof(uint64_t)];
+};
+
+bool plausible_registry(uintptr_t address) {
+  Header h;
+  if (address % alignof(graphsignal_probe_registry) != 0 || !read_memory(address, &h, sizeof(h))) return false;
+  if (h.magic != GRAPHSIGNAL_PROBE_ABI_MAGIC || h.abi_version != GRAPHSIGNAL_PROBE_ABI_VERSION || h.reg_lock > 1 ||
+      h.count == 0 || h.count > GRAPHSIGNAL_PROBE_MAX_INSTRUMENTS || h.start_ts < kEarliest ||
+      h.start_ts > realtime_ns() + kHour) {
+    return false;
+  }
+  for (uint64_t i = 0; i < h.count; i++) {
+    graphsignal_probe_entry e;
+    if (!read_memory(address + sizeof(h) + i * sizeof(e), &e, sizeof(e)) || !plausible_entry(e)) return false;
+  }
+  uint64_t last;
+  return read_memory(address + kRegistry - sizeof(last), &last, sizeof(last));
+}
+
+bool keep_loaded(const void* address) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_fname) return false;
+  // Fails for the program itself, which stays anyway.
+  dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  return true;
+}
+
+// Searches the pages that are in memory: a registry in use has been written to.
+graphsignal_probe_registry* RegistryScan::search(Object& o) {
+  if (o.wait > 0) {
+    o.wait--;
+    return nullptr;
+  }
+  o.pause = o.end - o.begin <= kSmall ? 0 : o.pause == 0 ? 1 : o.pause * 2 < kLongestPause ? o.pause * 2 : kLongestPause;
+  o.wait = o.pause;
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t mark = GRAPHSIGNAL_PROBE_ABI_MAGIC | static_cast<uint64_t>(GRAPHSIGNAL_PROBE_ABI_VERSION) << 32;
+  const uintptr_t end = o.end - o.begin < kMostBytes ? o.end : o.begin + kMostBytes;
+  for (uintptr_t at = o.begin & ~(page - 1); at < end; at += kPagesAtOnce * page) {
+    const size_t left = (end - at + page - 1) / page;
+    const size_t pages = left < kPagesAtOnce ? left : kPagesAtOnce;
+    if (mincore(reinterpret_cast<void*>(at), pages * page, scratch_->resident) != 0) continue;
+    for (size_t i = 0; i < pages; i++) {
+      if (!(scratch_->resident[i] & 1)) continue;
+      for (size_t part = 0; part < page; part += kBytesAtOnce) {
+        const uintptr_t from = at + i * page + part;
+        const size_t bytes = page - part < kBytesAtOnce ? page - part : kBytesAtOnce;
+        if (!read_memory(from, scratch_->words, bytes)) break;
+        for (size_t w = 0; w < bytes / sizeof(uint64_t); w++) {
+          const uintptr_t address = from + w * sizeof(uint64_t);
+          if (scratch_->words[w] != mark || address < o.begin || o.end - address < kRegistry) continue;
+          if (plausible_registry(address)) return reinterpret_cast<graphsignal_probe_registry*>(address);
+        }
+      }
+    }
+  }
+  return nullptr;
+}
+
+RegistryScan::Object* RegistryScan::object(uintptr_t begin, uintptr_t end) {
+  Object* unused = nullptr;
+  for (Object& o : objects_) {
+    if (o.begin == begin && o.end == end) return &o;
+    if (o.begin == 0) unused = &o;
+  }
+  if (unused) {
+    *unused = {};
+    unused->begin = begin;
+    unused->end = end;
+  }
+  return unused;
+}
+
+void RegistryScan::run(Found found, void* context) {
+  if (!scratch_) scratch_ = static_cast<Scratch*>(map_pages(sizeof(Scratch)));
+  if (!scratch_) return;
+  // Listed first: to ask for symbols within the iteration would take the loader's locks twice.
+  Listing all = {scratch_->items, 0};
+  dl_iterate_phdr(list_object, &all);
+  for (Object& o : objects_) o.seen = false;
+  for (uint32_t i = 0; i < all.count; i++) {
+    if (Object* o = object(all.items[i].begin, all.items[i].end)) o->seen = true;
+  }
+  for (Object& o : objects_) {
+    if (!o.seen) o.begin = 0;
+  }
+  for (uint32_t i = 0; i < all.count; i++) {
+    const Loaded& item = all.items[i];
+    Object* o = object(item.begin, item.end);
+    if (!o || o->done) continue;
+    graphsignal_probe_registry* r = o->asked ? nullptr : exported(item);
+    o->asked = true;
+    if (!r) r = search(*o);
+    if (!r || !keep_loaded(r)) continue;
+    const uintptr_t address = reinterpret_cast<uintptr_t>(r);
+    o->done = address >= item.begin && address < item.end;
+    found(context, r);
+  }
+}
+
+}  // namespace graphsignal
