@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/graphsignal/graphsignal-collector/internal/series"
@@ -91,10 +92,13 @@ func (d *device) entity(memoryTotal uint64) signal.Entity {
 	}
 	add(&e.ID, busIDKey, d.busID)
 	add(&e.ID, uuidKey, d.uuid)
+	name := d.asic.Name
 	if d.partition > 0 {
-		add(&e.ID, partitionKey, strconv.Itoa(d.partition))
+		number := strconv.Itoa(d.partition)
+		add(&e.ID, partitionKey, number)
+		name = strings.TrimSpace(name + " partition " + number)
 	}
-	add(&e.Attributes, "device.name", d.asic.Name)
+	add(&e.Attributes, "device.name", name)
 	add(&e.Attributes, "architecture", d.asic.Target)
 	if memoryTotal > 0 {
 		add(&e.Attributes, "mem_total", strconv.FormatUint(memoryTotal, 10))

@@ -96,6 +96,9 @@ func TestPartitions(t *testing.T) {
 	s.expect(t, "0000:05:00.0/1", map[string]string{
 		"gpu_memory_total_bytes": "103079215104", "gpu_memory_used_bytes": "3221225472", "gpu_memory_free_bytes": "99857989632",
 	})
+	if got := s.devices["0000:05:00.0/1"]["device.name"]; got != "AMD Instinct MI300X partition 1" {
+		t.Errorf("the partition's name is %v", got)
+	}
 	for name, want := range map[string]string{"gpu_power_usage_watts": "310f", "gpu_temperature_celsius": "61", "gpu_utilization_percent": "97",
 		"gpu_memory_utilization_percent": "20", "gpu_memory_used_bytes": "42949672960"} {
 		if got := s.values["0000:05:00.0 "+name]; got != want {
