@@ -3,7 +3,6 @@ package launcher
 import (
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,13 +87,9 @@ func readerOf(terminal string) string {
 			if link, err := os.Readlink(path); err != nil || link != terminal {
 				continue
 			}
-			if fd.Name() == "1" || fd.Name() == "2" {
-				// more reads its keys from standard error itself.
-				if comm, err := os.ReadFile("/proc/" + entry + "/comm"); err != nil || fd.Name() == "1" || strings.TrimSpace(string(comm)) != "more" {
-					continue
-				}
+			if fd.Name() != "1" && fd.Name() != "2" {
+				return path
 			}
-			return path
 		}
 	}
 	return ""

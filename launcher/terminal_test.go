@@ -289,6 +289,47 @@ func TestInteractivePrograms(t *testing.T) {
 		term.send("\x04")
 		term.expect("ready> ")
 	})
+	t.Run("curses", func(t *testing.T) {
+		if exec.Command("python3", "-c", "import curses").Run() != nil {
+			t.Skip("no curses")
+		}
+		term := openTerminal(t)
+		// Curses sets the modes at standard output and reads standard input.
+		script := `import curses
+def main(s):
+    s.addstr(0, 0, "press"); s.refresh()
+    while True:
+        k = s.getkey()
+        s.erase(); s.addstr(1, 0, "%dx%d[%s]" % (s.getmaxyx() + (k,))); s.refresh()
+        if k == "q": return
+curses.wrapper(main)`
+		if err := os.WriteFile(filepath.Join(term.dir, "c.py"), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		term.send("$R python3 c.py\n")
+		term.expect("press")
+		term.send("x")
+		term.expect("24x80[x]")
+		term.resize(30, 90)
+		term.expect("KEY_RESIZE")
+		term.send("q")
+		term.expect("ready> ")
+		term.send("echo status $?\n")
+		term.expect("\r\nstatus 0\r\n")
+	})
+	t.Run("more", func(t *testing.T) {
+		if _, err := exec.LookPath("more"); err != nil {
+			t.Skip(err)
+		}
+		term := openTerminal(t)
+		term.send("seq 1 1000 >numbers; $R more numbers\n")
+		term.expect("%)")
+		term.send(" ")
+		term.expect("\n44")
+		term.expect("%)")
+		term.send("q")
+		term.expect("ready> ")
+	})
 	t.Run("less", func(t *testing.T) {
 		if _, err := exec.LookPath("less"); err != nil {
 			t.Skip(err)

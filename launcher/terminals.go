@@ -1,8 +1,8 @@
 package launcher
 
 import (
-	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +12,8 @@ import (
 const (
 	// promptSize is the length up to which output without a newline at its end is taken for a prompt, in bytes.
 	promptSize = 256
-	// promptGrace is how long a prompt waits for what the other stream may have been given before it.
-	promptGrace = time.Millisecond
+	// maxBeforePrompt bounds the reads that a prompt waits for.
+	maxBeforePrompt = 64
 )
 
 // terminals passes the streams that are pseudoterminals, together: they end in the same terminal, where a prompt should
@@ -47,23 +47,41 @@ func (t *terminals) run() {
 			return
 		}
 		pieces := t.read(ready)
-		if piece := single(pieces); piece >= 0 && len(pieces[piece]) <= promptSize && !endsLine(pieces[piece]) && t.left > 1 {
-			others := append([]bool{}, t.open...)
-			others[piece] = false
-			ready, _ := t.poll(others, int(promptGrace/time.Millisecond))
-			for i, more := range t.read(ready) {
-				if len(more) > 0 {
-					pieces[i] = more
-				}
+		// What came alone came first: poll knows of all that was written before it returned.
+		prompt := -1
+		if several(pieces) {
+			prompt = slices.IndexFunc(pieces, isPrompt)
+		}
+		for i, piece := range pieces {
+			if i != prompt {
+				t.pass(i, piece)
 			}
 		}
-		for _, whole := range []bool{true, false} {
-			for i, piece := range pieces {
-				if len(piece) > 0 && endsLine(piece) == whole && !t.streams[i].pass(piece) {
-					t.finish(i, outcomeClosed)
-				}
-			}
+		if prompt >= 0 {
+			t.passOthers(prompt)
+			t.pass(prompt, pieces[prompt])
 		}
+	}
+}
+
+// passOthers passes the rest of what the other streams were given before the prompt.
+func (t *terminals) passOthers(prompt int) {
+	others := slices.Clone(t.open)
+	others[prompt] = false
+	for range maxBeforePrompt {
+		ready, _ := t.poll(others, 0)
+		if !slices.Contains(ready, true) {
+			return
+		}
+		for i, piece := range t.read(ready) {
+			t.pass(i, piece)
+		}
+	}
+}
+
+func (t *terminals) pass(i int, data []byte) {
+	if len(data) > 0 && !t.streams[i].pass(data) {
+		t.finish(i, outcomeClosed)
 	}
 }
 
@@ -155,20 +173,20 @@ func (t *terminals) poll(wanted []bool, timeout int) (ready []bool, quiet bool) 
 	return ready, false
 }
 
-func endsLine(data []byte) bool { return bytes.HasSuffix(data, newline) }
-
-// single returns the index of the only piece that is not empty, or -1.
-func single(pieces [][]byte) int {
-	found := -1
-	for i, piece := range pieces {
+// several reports whether more than one stream had output.
+func several(pieces [][]byte) bool {
+	n := 0
+	for _, piece := range pieces {
 		if len(piece) > 0 {
-			if found >= 0 {
-				return -1
-			}
-			found = i
+			n++
 		}
 	}
-	return found
+	return n > 1
+}
+
+// isPrompt reports whether output looks like a prompt or the beginning of one.
+func isPrompt(data []byte) bool {
+	return len(data) > 0 && len(data) <= promptSize && data[len(data)-1] != '\n'
 }
 
 // usesTerminalOfOutput knows the programs for which standard error must be the controlling terminal itself:
