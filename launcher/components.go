@@ -84,7 +84,7 @@ type renderInput struct {
 	controlFD int
 	// shmPath and procfsPath are empty unless overridden.
 	shmPath, procfsPath string
-	upload uploadInput
+	upload              uploadInput
 	// versionCheck is the base URL of the version check, or empty.
 	versionCheck string
 	// otlpEndpoint is the URL of the tee, or empty.
