@@ -326,14 +326,23 @@ func TestMIG(t *testing.T) {
 	}, g.entities[second])
 	g.mu.Unlock()
 
+	// An XID error tells which part it concerns.
+	withEvent := strings.Replace(fakenvml.MIGA100, "  RegisterEvents 0\n", "  RegisterEvents 0\n  event 43 5 0\n", 1)
+	g.rewrite(withEvent)
+	g.eventually("the event is told", func() bool { return len(g.messages()) == 1 })
+	g.mu.Lock()
+	assert.Equal(t, []signal.ErrorTag{{Key: "device.bus_id", Value: "00000000:07:00.0"}, {Key: "device.uuid", Value: gpu},
+		{Key: "device.gpu_instance_id", Value: "5"}, {Key: "device.compute_instance_id", Value: "0"}}, g.errors[0].Tags)
+	g.mu.Unlock()
+
 	// Another division of the GPU: the device that is gone leaves, the new one comes.
 	const third = "MIG-33333333-aaaa-5bbb-8ccc-123456789abc"
-	changed := strings.Replace(fakenvml.MIGA100, second, third, 1)
+	changed := strings.Replace(withEvent, second, third, 1)
 	changed = strings.Replace(changed, "mig 0\n", "mig 6\n", 1)
 	changed = strings.Replace(changed, "mig 4\n", "mig 4\n  all 2\n", 1)
 	g.rewrite(changed)
 	g.eventually("the lost MIG device is noticed", func() bool { return g.logs.FilterMessage("MIG device is gone").Len() == 1 })
-	assert.Empty(t, g.messages())
+	assert.Len(t, g.messages(), 1)
 	g.rewrite(strings.Replace(changed, "  all 2\n", "", 1))
 	g.eventually("the new MIG device is there", func() bool { return g.get("gpu_memory_used_bytes", third).value != "" })
 }
@@ -561,6 +570,35 @@ func TestWithoutLibrary(t *testing.T) {
 			assert.Contains(t, entry.ContextMap()["error"], tt.text)
 		})
 	}
+}
+
+// TestBindNow: with LD_BIND_NOW the functions are bound to nothing, so none is called.
+func TestBindNow(t *testing.T) {
+	g := start(t, fakenvml.H200, func(*Config) { t.Setenv("LD_BIND_NOW", "1") })
+	g.eventually("it is reported", func() bool { return g.logs.FilterMessage("GPU metrics are off").Len() == 1 })
+	entry := g.logs.FilterMessage("GPU metrics are off").All()[0]
+	assert.Equal(t, zap.WarnLevel, entry.Level)
+	assert.Contains(t, entry.ContextMap()["error"], "LD_BIND_NOW")
+	g.stop()
+	assert.Zero(t, g.calls("Init"))
+}
+
+// TestLeftOut: one GPU does not answer from the start, one belongs to another container.
+func TestLeftOut(t *testing.T) {
+	blocks := strings.SplitAfter(fakenvml.H200s(3), "gpu\n")
+	blocks[1] = "  GetHandle 15\n" + blocks[1]
+	blocks[2] = "  GetHandle 4\n" + blocks[2]
+	g := start(t, strings.Join(blocks, ""))
+	g.eventually("the third was read", func() bool {
+		return g.get("gpu_temperature_celsius", "GPU-8f076162-ee1c-bf09-b577-0f480718bcdc").value == "35"
+	})
+	g.settle(5)
+	g.mu.Lock()
+	assert.Len(t, g.entities, 1)
+	g.mu.Unlock()
+	warnings := g.logs.FilterLevelExact(zap.WarnLevel).All()
+	require.Len(t, warnings, 1)
+	assert.Equal(t, "GPU 0 does not answer and is left out", warnings[0].Message)
 }
 
 func TestLifecycle(t *testing.T) {
