@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// hipProgram lays out a ROCm installation that holds the fake rocprofiler-sdk, and a program linked to it.
-func hipProgram(t *testing.T) (home, program string) {
+// hipProgram lays out a ROCm installation that holds the fake rocprofiler-sdk and HIP, a program linked to them, and a
+// module of it with probes in device memory.
+func hipProgram(t *testing.T) (home, program, module string) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("ROCm exists for x86-64 only")
@@ -22,7 +23,7 @@ func hipProgram(t *testing.T) (home, program string) {
 		t.Fatal(err)
 	}
 	sdk := filepath.Join(lib, "librocprofiler-sdk.so.1")
-	program = filepath.Join(home, "hip_program")
+	program, module = filepath.Join(home, "hip_program"), filepath.Join(home, "hip_module.so")
 	source := filepath.Join(root, "inject", "rocm")
 	hip := filepath.Join(lib, "libamdhip64.so.7")
 	for _, args := range [][]string{
@@ -32,18 +33,20 @@ func hipProgram(t *testing.T) (home, program string) {
 			filepath.Join(source, "testdata", "fake_hip.c"), "-o", hip, "-pthread"},
 		{"g++", "-std=c++17", "-O1", filepath.Join(source, "test", "rocm_program.cpp"), "-o", program, sdk, hip,
 			"-Wl,-rpath," + lib, "-pthread", "-ldl"},
+		{"g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-I", filepath.Join(root, "include"), filepath.Join(source, "test", "hip_module.cpp"),
+			"-o", module, hip, "-Wl,-rpath," + lib, "-pthread", "-ldl"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	return home, program
+	return home, program, module
 }
 
 // TestROCmProgram goes from HIP activity to /signals, in both layouts of rocprofiler-sdk: three copies to the device and
 // two back, two kernels, five kinds of synchronization.
 func TestROCmProgram(t *testing.T) {
-	home, program := hipProgram(t)
+	home, program, _ := hipProgram(t)
 	for _, version := range []string{"600", "10000"} {
 		t.Run(version, func(t *testing.T) {
 			output := filepath.Join(t.TempDir(), "signals.json")
@@ -101,7 +104,7 @@ func TestROCmProgram(t *testing.T) {
 // TestShortROCmProgram: what happens in the last interval before the end is flushed and drained; kernels are off unless
 // asked for.
 func TestShortROCmProgram(t *testing.T) {
-	home, program := hipProgram(t)
+	home, program, _ := hipProgram(t)
 	output := filepath.Join(t.TempDir(), "signals.json")
 	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, "sh", "-c", "sleep 1; exec "+program+" kinds")
 	if code := r.wait().ExitCode(); code != 42 {
@@ -123,5 +126,34 @@ func TestShortROCmProgram(t *testing.T) {
 	}
 	if got := d.find("rocm_kernels_nanoseconds").stat("frames"); got != "[]" {
 		t.Errorf("kernels are %s", got)
+	}
+}
+
+// TestROCmProbes: blocks that only a device can write reach /signals, beside those of the host.
+func TestROCmProbes(t *testing.T) {
+	home, program, module := hipProgram(t)
+	output := filepath.Join(t.TempDir(), "signals.json")
+	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, program, "device-probes", "10000", module)
+	if code := r.wait().ExitCode(); code != 42 {
+		t.Errorf("exit code %d, want 42", code)
+	}
+	raw, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := parseDocument(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block, want := range map[string][2]string{"0": {"sum", "5100"}, "1": {"count", "3"}, "2": {"total", "12"}, "3": {"value", "2.5"}, "4": {"sum", "44"}, "5": {"sum", "55"}} {
+		if got := d.find("tile_ticks", "block="+block).stat(want[0]); got != want[1] {
+			t.Errorf("block %s: %s is %s, want %s", block, want[0], got, want[1])
+		}
+	}
+	if got := d.find("host_total").stat("total"); got != "5" {
+		t.Errorf("host_total is %s", got)
+	}
+	if m := d.find("rocm_memcpy_bytes", "kind=device_to_host"); m != nil {
+		t.Errorf("copies of the reader are published: %v", m.Stats)
 	}
 }

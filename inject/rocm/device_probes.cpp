@@ -58,6 +58,7 @@ void write_text(Json& out, const char* text, size_t capacity) {
 void DeviceProbes::collect() {
   registries_.refresh();
   for (uint32_t r = 0; r < registries_.count(); r++) {
+    host_->add(registries_.at(r));
     const graphsignal_probe_registry& registry = *registries_.at(r);
     const uint64_t n = graphsignal_probe_reader_count(&registry);
     for (; seen_[r] < n && seen_[r] < GRAPHSIGNAL_PROBE_MAX_INSTRUMENTS; seen_[r]++) {

@@ -4,6 +4,7 @@
 
 #include "../common/json.h"
 #include "../common/log.h"
+#include "../common/probe_export.h"
 #include "../common/system.h"
 #include "hip.h"
 #include "registries.h"
@@ -19,7 +20,11 @@ class DeviceProbes {
   static const int kMaxDevices = 64;
   static const uint64_t kPatienceNs = 200000000;
 
-  void start(Log& log) { log_ = &log; }
+  // The writer, which publishes probes on the host, gets to know all registries that are found.
+  void start(Log& log, ProbeRegistries& host) {
+    log_ = &log;
+    host_ = &host;
+  }
   // Reads all blocks. Waits a bounded time; called by the writer's thread before it makes a document.
   void refresh();
   // No more calls of the runtime, which is about to go. Waits a bounded time for those under way.
@@ -54,6 +59,7 @@ class DeviceProbes {
   void complain(int device, const char* what);
 
   Log* log_ = nullptr;
+  ProbeRegistries* host_ = nullptr;
   Hip hip_;
   Registries registries_;
   // Entries that were looked at, by registry.

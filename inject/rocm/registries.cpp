@@ -43,7 +43,7 @@ bool find_tables(const dl_phdr_info& object, Tables* t) {
 }
 
 // The object's own definition of the registry, when it is one of those that keep a library from being unloaded.
-const graphsignal_probe_registry* own_registry(const dl_phdr_info& object) {
+graphsignal_probe_registry* own_registry(const dl_phdr_info& object) {
   Tables t;
   if (!object.dlpi_name || strstr(object.dlpi_name, "linux-vdso") || !find_tables(object, &t)) return nullptr;
   const uint32_t buckets = t.hash[0], first = t.hash[1], filter_words = t.hash[2], filter_shift = t.hash[3];
@@ -59,7 +59,7 @@ const graphsignal_probe_registry* own_registry(const dl_phdr_info& object) {
     const ElfW(Sym)& s = t.symbols[i];
     if ((chain[i - first] | 1) == (hash | 1) && s.st_shndx != SHN_UNDEF && s.st_info >> 4 == STB_GNU_UNIQUE &&
         s.st_size == sizeof(graphsignal_probe_registry) && strcmp(t.names + s.st_name, kSymbol) == 0) {
-      return reinterpret_cast<const graphsignal_probe_registry*>(object.dlpi_addr + s.st_value);
+      return reinterpret_cast<graphsignal_probe_registry*>(object.dlpi_addr + s.st_value);
     }
     if (chain[i - first] & 1) break;
   }
@@ -80,7 +80,7 @@ struct Walk {
   }
 };
 
-void Registries::add(const graphsignal_probe_registry* registry) {
+void Registries::add(graphsignal_probe_registry* registry) {
   if (!registry || !ready(registry)) return;
   for (uint32_t i = 0; i < count_; i++) {
     if (found_[i] == registry) return;

@@ -15,13 +15,13 @@ class Registries {
   void refresh();
 
   uint32_t count() const { return count_; }
-  const graphsignal_probe_registry* at(uint32_t i) const { return found_[i]; }
+  graphsignal_probe_registry* at(uint32_t i) const { return found_[i]; }
 
  private:
   friend struct Walk;
-  void add(const graphsignal_probe_registry* registry);
+  void add(graphsignal_probe_registry* registry);
 
-  const graphsignal_probe_registry* found_[kMax];
+  graphsignal_probe_registry* found_[kMax];
   uint32_t count_ = 0;
 };
 

@@ -206,7 +206,7 @@ int initialize(void (*)(uint32_t), void*) {
   options.before_write = before_write;
   options.at_end = at_end;
   options.more_metrics = more_metrics;
-  session.probes.start(session.writer.log());
+  session.probes.start(session.writer.log(), session.writer.probes());
   if (session.writer.start(options)) start_tracing();
   return 0;
 }

@@ -292,6 +292,7 @@ TEST(probes_in_device_memory) {
     CHECK_EQ(metric(d, "tile_ticks", "block", "3")["value"].text, std::string("2.5"));
     CHECK_EQ(metric(d, "tile_ticks", "block", "4")["sum"].text, std::string("44"));
     CHECK_EQ(metric(d, "tile_ticks", "block", "5")["sum"].text, std::string("55"));
+    CHECK_EQ(value(d, "host_total"), std::string("5"));
     CHECK(metric(d, "nowhere").kind == Value::kNull);
     CHECK(metric(d, "bad_device").kind == Value::kNull);
     // Our own copies are not the program's.
