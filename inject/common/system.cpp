@@ -17,7 +17,6 @@ namespace graphsignal {
 namespace {
 
 const uint64_t kSecond = 1000000000u;
-const size_t kStackBytes = 1024 * 1024;
 
 bool fork_seen = false;
 bool watching = false;
@@ -132,13 +131,8 @@ bool start_thread(pthread_t* thread, const char* name, void* (*body)(void*), voi
   sigset_t all, before;
   sigfillset(&all);
   if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  int failed = pthread_create(thread, &attributes, thread_main, &given);
-  // A program with much thread-local data needs the default stack.
-  if (failed != 0) failed = pthread_create(thread, nullptr, thread_main, &given);
-  pthread_attr_destroy(&attributes);
+  // The default stack: vendor libraries run on this thread too, and how deep they go is not known.
+  const int failed = pthread_create(thread, nullptr, thread_main, &given);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failed != 0) return false;
   while (!given.taken.wait(kSecond)) {

@@ -24,6 +24,8 @@ struct WriterOptions {
   // Called on the writer's thread before each periodic write, and (at_end) once before the last one.
   void (*before_write)(void* argument) = nullptr;
   void (*at_end)(void* argument) = nullptr;
+  // Called by stop() before the last write when a hook is not waited for any longer, though it still runs.
+  void (*abandoned)(void* argument) = nullptr;
   // Adds entries after the library's own instruments.
   void (*more_metrics)(Json& out, bool* first, void* argument) = nullptr;
   void* argument = nullptr;
@@ -38,9 +40,11 @@ class Writer {
   // affected. To be called once.
   bool start(const WriterOptions& options);
 
-  // Makes the last document: lets the thread run at_end, then writes. A hook that takes longer than hook_ns is not waited
-  // for. Later calls, and calls in a forked child, do nothing.
+  // Makes the last document: lets the thread run at_end, then writes. A hook that shows no progress for hook_ns is not
+  // waited for. Later calls, and calls in a forked child, do nothing.
   void stop(uint64_t hook_ns);
+  // A hook that takes its time calls this whenever it gets somewhere.
+  void hook_progress();
 
   Instruments& instruments() { return instruments_; }
   ProbeRegistries& probes() { return probes_; }

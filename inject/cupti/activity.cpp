@@ -249,11 +249,17 @@ void Activity::process(uint8_t* buffer, size_t valid, Pace& pace) {
   calibrate(now);
   uint64_t count = 0;
   for (uint8_t* r = next(buffer, valid, nullptr); r; r = next(buffer, valid, r)) {
-    if (load<uint32_t>(r, 0) == kKindInvalid || !add_record(r, static_cast<size_t>(buffer + valid - r))) break;
+    if (__atomic_load_n(&closed_, __ATOMIC_ACQUIRE) || load<uint32_t>(r, 0) == kKindInvalid) break;
+    if (!add_record(r, static_cast<size_t>(buffer + valid - r))) break;
     count++;
   }
   __atomic_fetch_add(&records_, count, __ATOMIC_RELAXED);
   pace.arrived(count, now);
+}
+
+void Activity::close(uint64_t wait_ns) {
+  __atomic_store_n(&closed_, true, __ATOMIC_RELEASE);
+  if (lock_.acquire_within(wait_ns)) lock_.release();
 }
 
 void Activity::dropped(uint64_t records) {

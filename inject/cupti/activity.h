@@ -17,6 +17,9 @@ class Activity {
 
   // Adds up all records of a buffer. Any thread; buffers take turns.
   void process(uint8_t* buffer, size_t valid, Pace& pace);
+  // Ends the reading of records: a buffer that is being processed is left at once, at most wait_ns is waited for that.
+  // From then on the names that records point at may go.
+  void close(uint64_t wait_ns);
   // Adds records that CUPTI had to drop.
   void dropped(uint64_t records);
 
@@ -83,6 +86,7 @@ class Activity {
   bool compare_names_ = false;
   bool graphs_seen_ = false;
   bool drop_logged_ = false;
+  bool closed_ = false;
   uint64_t records_ = 0;
   uint64_t ignored_[kIgnoredStreams] = {};  // context << 32 | stream
   uint32_t ignored_count_ = 0;

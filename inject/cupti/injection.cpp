@@ -43,7 +43,8 @@ struct Session {
   bool graph_created = false;
   bool exit_hooked_late = false;
   bool ready = false;   // CUPTI runs with our callbacks
-  bool closed = false;  // the last document is being made
+  bool ending = false;  // the process exits: buffers are not used again
+  bool closed = false;  // the last document is being made: records are not read any more
   uint32_t modules = 0;
   uint32_t silent_ticks = 0;
   bool silence_logged = false;
@@ -54,6 +55,12 @@ bool entered = false;
 
 bool flag(const bool& f) { return __atomic_load_n(&f, __ATOMIC_ACQUIRE); }
 void raise_flag(bool& f) { __atomic_store_n(&f, true, __ATOMIC_RELEASE); }
+
+// Nothing that records point at is touched after this: the exit goes on and takes it down.
+void close_activity() {
+  raise_flag(session.closed);
+  session.activity.close(kExitWaitNs);
+}
 
 void at_exit() {
   session.probes.close(kProbeWaitNs);
@@ -89,6 +96,8 @@ void buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t si
       session.activity.dropped(dropped);
     }
   }
+  // After a forced flush CUPTI may still write to a buffer that it has handed back.
+  if (flag(session.ending)) return session.writer.hook_progress();
   session.pool.give_back(buffer, size);
 }
 
@@ -141,8 +150,15 @@ void before_write(void*) {
 }
 
 void at_end(void*) {
+  raise_flag(session.ending);
   if (flag(session.ready) && !session.takeover.suspended()) session.functions.flush_all(1);
-  raise_flag(session.closed);
+  close_activity();
+}
+
+// CUPTI does not come back from a flush, and the process will not wait for it any longer.
+void abandoned(void*) {
+  raise_flag(session.ending);
+  close_activity();
 }
 
 void more_metrics(Json& out, bool* first, void*) {
@@ -258,6 +274,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   options.probes = WriterOptions::kUnclaimed;
   options.before_write = before_write;
   options.at_end = at_end;
+  options.abandoned = abandoned;
   options.more_metrics = more_metrics;
   if (!session.writer.start(options)) return 1;
   session.node_mode = node_mode_asked();
