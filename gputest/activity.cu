@@ -2,6 +2,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,8 +170,21 @@ void many(long long kernels) {
   printf("%zu %zu\n", (total - free_early) >> 20, (total - free_late) >> 20);
 }
 
+// Says where a crash happened; the signal then does its work.
+void report_crashes() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {
+    void* frames[32];
+    backtrace_symbols_fd(frames, backtrace(frames, 32), STDERR_FILENO);
+  };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGSEGV, &action, nullptr);
+  sigaction(SIGABRT, &action, nullptr);
+}
+
 // Two threads go on launching while the process ends.
 void restless() {
+  report_crashes();
   for (int t = 0; t < 2; t++) {
     std::thread([] {
       cudaStream_t s;

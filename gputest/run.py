@@ -282,7 +282,7 @@ def case_exits(f):
                 done[0] += 1
             r = Run(activity("restless"), timeout=60)
             if r.status != 9:
-                wrong.append((r.status, r.err[-200:]))
+                wrong.append((r.status, r.err[-1500:]))
             shutil.rmtree(r.base, ignore_errors=True)
 
     workers = [threading.Thread(target=worker) for _ in range(12)]
