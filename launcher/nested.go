@@ -13,12 +13,14 @@ const maxAncestors = 64
 
 // insideLauncher reports whether another launcher supervises this process: then that one's sidecar sees the whole
 // process tree, and a second one would only contend for the endpoint.
-func insideLauncher(self string) bool {
+func insideLauncher(self string) bool { return launcherAbove(self, os.Getppid()) }
+
+// launcherAbove reports whether a process or one of its ancestors is a launcher.
+func launcherAbove(self string, pid int) bool {
 	own, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return false
 	}
-	pid := os.Getppid()
 	for range maxAncestors {
 		if pid <= 0 {
 			return false

@@ -23,6 +23,7 @@ type options struct {
 	rocmKernelTrace string // "none", "all" or empty: not given
 	output          string // absolute path of the final document, or empty
 	debug           bool
+	attach          int // process to attach to, 0: none
 	command         []string
 
 	// ownEndpoint says that an endpoint or a document of its own was asked for on the command line.
@@ -36,6 +37,8 @@ const (
 	actionRun action = iota
 	actionHelp
 	actionVersion
+	actionAttach
+	actionPrintEnvironment
 )
 
 // usageError is a mistake in the command line.
@@ -48,6 +51,8 @@ type usageError struct {
 func (e *usageError) Error() string { return e.text }
 
 const usageText = `Usage: graphsignal-run [OPTIONS] [--] COMMAND [ARG...]
+       graphsignal-run [OPTIONS] --attach PID
+       graphsignal-run [OPTIONS] --print-environment [--] COMMAND [ARG...]
 
 Runs COMMAND unchanged and serves what it does, GPU kernels included, at http://127.0.0.1:18259/signals.
 
@@ -58,6 +63,8 @@ Options:
   --output FILE             write the last /signals document to FILE when COMMAND has ended
   --cuda-graph-trace MODE   graph: one entry per CUDA graph (default); node: one per kernel in it
   --rocm-kernel-trace MODE  none: no kernel dispatches (default); all: every kernel, at a price
+  --attach PID              start no COMMAND: serve what a running process does, until it ends
+  --print-environment       only print the variables that COMMAND would be given, as NAME=VALUE lines
   -h, --help                this text
   -V, --version             the version
 
@@ -89,6 +96,7 @@ func parseOptions(args []string, getenv func(string) (string, bool)) (o options,
 	if len(args) == 0 {
 		return o, actionRun, nil, &usageError{text: "no command to run", withUsage: true}
 	}
+	a = actionRun
 	rest := args
 	for len(rest) > 0 {
 		word := rest[0]
@@ -105,6 +113,9 @@ func parseOptions(args []string, getenv func(string) (string, bool)) (o options,
 			return o, actionHelp, nil, nil
 		case "-V", "--version":
 			return o, actionVersion, nil, nil
+		case "--print-environment":
+			a = actionPrintEnvironment
+			continue
 		}
 		name, value, glued := strings.Cut(word, "=")
 		set, known := setters[name]
@@ -121,7 +132,12 @@ func parseOptions(args []string, getenv func(string) (string, bool)) (o options,
 			return o, actionRun, nil, &usageError{text: fmt.Sprintf("option %s: %q is not %s", name, value, problem)}
 		}
 	}
-	if len(rest) == 0 {
+	switch {
+	case o.attach > 0 && (a != actionRun || len(rest) > 0):
+		return o, actionRun, nil, &usageError{text: "option --attach stands for a command; there cannot be both"}
+	case o.attach > 0:
+		a = actionAttach
+	case len(rest) == 0:
 		return o, actionRun, nil, &usageError{text: "no command to run"}
 	}
 	o.command = rest
@@ -132,7 +148,7 @@ func parseOptions(args []string, getenv func(string) (string, bool)) (o options,
 			return o, actionRun, nil, fmt.Errorf("option --output: %w", err)
 		}
 	}
-	return o, actionRun, warnings, nil
+	return o, a, warnings, nil
 }
 
 // setters store the value of an option; what they return says what the value should have been.
@@ -157,6 +173,14 @@ var setters = map[string]func(o *options, value string) string{
 			return "the name of a file"
 		}
 		o.output = value
+		return ""
+	},
+	"--attach": func(o *options, value string) string {
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
+		if err != nil || n <= 0 {
+			return "the id of a process"
+		}
+		o.attach = int(n)
 		return ""
 	},
 	"--cuda-graph-trace": func(o *options, value string) string {

@@ -43,6 +43,12 @@ func Main(args []string) int {
 		msg.warn("%s", warning)
 	}
 	r := run{options: o, msg: msg, environ: environment{entries: os.Environ()}}
+	switch action {
+	case actionAttach:
+		return r.attach()
+	case actionPrintEnvironment:
+		return r.printEnvironment()
+	}
 	return r.run()
 }
 
@@ -234,22 +240,11 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		return
 	}
 	r.side.binary = r.collector
-	files, _ := r.environ.get("GRAPHSIGNAL_COLLECTOR_CONFIG")
-	for file := range strings.SplitSeq(files, ",") {
-		if file = strings.TrimSpace(file); file != "" {
-			r.side.userConfigs = append(r.side.userConfigs, file)
-		}
-	}
-	tags, skipped := contextTags(r.environ.entries)
-	if len(skipped) > 0 {
-		r.msg.warn("not usable as tags: %s", strings.Join(skipped, ", "))
-	}
+	r.side.userConfigs = userConfigs(&r.environ)
 	in := &renderInput{
-		options:     r.options,
 		pid:         r.workload.pid,
 		startTime:   r.startTime,
 		commandLine: redact.Args(cutArguments(prog.argv)),
-		tags:        tags,
 		engine:      engine.Name,
 		endpoint:    engine.Endpoint,
 		controlFD:   sidecarControlFD,
@@ -257,6 +252,38 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 	if r.capture != nil {
 		in.console = r.capture.segments.path
 	}
+	config, err := r.sidecarConfig(in)
+	if err != nil {
+		r.msg.warn("no profiling in this run: %v", err)
+		return
+	}
+	r.side.config = config
+	r.msg.debug("sidecar configuration: %s", config)
+	if err := r.side.start(len(r.side.userConfigs) > 0); err != nil {
+		r.msg.warn("no profiling in this run: %v", err)
+	}
+}
+
+// userConfigs are the files that the user wants merged into the sidecar's configuration.
+func userConfigs(environ *environment) (list []string) {
+	files, _ := environ.get("GRAPHSIGNAL_COLLECTOR_CONFIG")
+	for file := range strings.SplitSeq(files, ",") {
+		if file = strings.TrimSpace(file); file != "" {
+			list = append(list, file)
+		}
+	}
+	return list
+}
+
+// sidecarConfig adds to what is known of the workload what options and environment say, and renders it. A wrong setting
+// of the upload or the tee costs these only, and is said.
+func (r *run) sidecarConfig(in *renderInput) ([]byte, error) {
+	in.options = r.options
+	tags, skipped := contextTags(r.environ.entries)
+	if len(skipped) > 0 {
+		r.msg.warn("not usable as tags: %s", strings.Join(skipped, ", "))
+	}
+	in.tags = tags
 	in.shmPath, _ = r.environ.get("GRAPHSIGNAL_SHM_PATH")
 	in.procfsPath, _ = r.environ.get("GRAPHSIGNAL_PROCFS_PATH")
 	upload, err := uploadFrom(&r.environ)
@@ -266,19 +293,12 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 	in.upload, in.versionCheck = upload, versionCheckBase(&r.environ, upload)
 	in.otlpEndpoint, _ = r.environ.get("GRAPHSIGNAL_OTLP_ENDPOINT")
 	config, err := renderConfig(in)
-	if err != nil {
+	if err != nil && in.otlpEndpoint != "" {
 		r.msg.warn("%v", err)
 		in.otlpEndpoint = ""
-		if config, err = renderConfig(in); err != nil {
-			r.msg.warn("no profiling in this run: %v", err)
-			return
-		}
+		config, err = renderConfig(in)
 	}
-	r.side.config = config
-	r.msg.debug("sidecar configuration: %s", config)
-	if err := r.side.start(len(r.side.userConfigs) > 0); err != nil {
-		r.msg.warn("no profiling in this run: %v", err)
-	}
+	return config, err
 }
 
 // supervise passes signals on until the workload has ended.

@@ -108,14 +108,11 @@ func (s *sidecar) start(withUser bool) error {
 		log = 2
 	}
 
-	args := []string{s.binary, fmt.Sprintf("--config=file:/proc/self/fd/%d", sidecarConfigFD)}
+	var user []string
 	if withUser {
-		for _, file := range s.userConfigs {
-			args = append(args, "--config=file:"+file)
-		}
-		// Lists of the user's files add to ours, so that service::extensions keeps the workload extension.
-		args = append(args, "--feature-gates=confmap.enableMergeAppendOption")
+		user = s.userConfigs
 	}
+	args := sidecarArguments(s.binary, sidecarConfigFD, user)
 	s.msg.debug("sidecar: %s", strings.Join(args, " "))
 	pid, err := syscall.ForkExec(s.binary, args, &syscall.ProcAttr{
 		Env:   s.environ,
@@ -131,6 +128,19 @@ func (s *sidecar) start(withUser bool) error {
 	s.now = &sidecarProcess{pid: pid, control: ends[0], withUser: withUser}
 	go readControl(s.now, s.lines)
 	return nil
+}
+
+// sidecarArguments is the Collector's command line, with its configuration at a descriptor and the user's files.
+func sidecarArguments(binary string, configFD int, user []string) []string {
+	args := []string{binary, fmt.Sprintf("--config=file:/proc/self/fd/%d", configFD)}
+	for _, file := range user {
+		args = append(args, "--config=file:"+file)
+	}
+	if len(user) > 0 {
+		// Lists of the user's files add to ours, so that service::extensions keeps the workload extension.
+		args = append(args, "--feature-gates=confmap.enableMergeAppendOption")
+	}
+	return args
 }
 
 // memoryFile returns an anonymous file with the given content, at its beginning.

@@ -214,7 +214,7 @@ func TestFloodIsBoundedAndCounted(t *testing.T) {
 
 func TestCaptureDirectory(t *testing.T) {
 	shm := t.TempDir()
-	script := `ls -ldn ` + shm + `/graphsignal_log_$$ | cut -d' ' -f1; ls -lan ` + shm + `/graphsignal_log_$$ | grep owner | cut -d' ' -f1; cat ` + shm + `/graphsignal_log_$$/.owner`
+	script := `while [ ! -s ` + shm + `/graphsignal_log_$$/.owner ]; do sleep 0.01; done; ls -ldn ` + shm + `/graphsignal_log_$$ | cut -d' ' -f1; ls -lan ` + shm + `/graphsignal_log_$$ | grep owner | cut -d' ' -f1; cat ` + shm + `/graphsignal_log_$$/.owner`
 	l, _ := runToEnd(t, settings{env: []string{"GRAPHSIGNAL_SHM_PATH=" + shm}}, "sh", "-c", script)
 	out := l.stdout.String()
 	if !strings.HasPrefix(out, "drwx------\n-rw-------\n") || !strings.Contains(out, `"boot_id"`) {
