@@ -1,8 +1,8 @@
 // Package fakenvml builds a stand-in for libnvidia-ml.so.1 for tests, whose devices and answers are written in a script.
 //
 // A script has lines; # begins a comment. A line "gpu" begins a device, "mig SLOT" a MIG device of the last GPU. Lines
-// before the first device are about the library: "Init RET", "DeviceGetCount RET", "DeviceGetHandleByIndex RET". All
-// others belong to the device before them:
+// before the first device are about the library: "Init RET", "InitDelay MS", "DeviceGetCount RET",
+// "DeviceGetHandleByIndex RET". All others belong to the device before them:
 //
 //	FUNCTION RET VALUE…          what nvmlDevice<FUNCTION> answers; without a line it is 3, not supported
 //	FUNCTION.ARGUMENT RET VALUE… the same where it has an argument: GetClockInfo.1, GetTotalEccErrors.0.1, GetSamples.1

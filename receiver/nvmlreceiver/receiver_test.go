@@ -479,6 +479,16 @@ func TestHang(t *testing.T) {
 	assert.Zero(t, g.calls("Shutdown"), "a driver that hangs is not asked to shut down")
 }
 
+// TestHangAtInit: nvmlInit hangs while the receiver is shut down. What it opened in the end is closed.
+func TestHangAtInit(t *testing.T) {
+	g := start(t, "InitDelay 1500\n"+fakenvml.H200)
+	g.eventually("nvmlInit is called", func() bool { return g.calls("Init") == 1 })
+	g.stop()
+	assert.Zero(t, g.calls("DeviceGetCount"), "Shutdown does not wait for nvmlInit")
+	g.eventually("the library is given back", func() bool { return g.calls("Shutdown") == 1 })
+	assert.Zero(t, g.round())
+}
+
 // TestXIDBurst is the case of several events in one collection.
 func TestXIDBurst(t *testing.T) {
 	g := start(t, fakenvml.H200)

@@ -231,6 +231,11 @@ EXPORT int nvmlInit_v2(void) {
   }
   const entry* e = find(library, library_count, "Init");
   int ret = e ? e->ret : SUCCESS;
+  const entry* delay = find(library, library_count, "InitDelay");
+  int ms = delay ? delay->ret : 0;
+  pthread_mutex_unlock(&lock);
+  pause_ms(ms);
+  pthread_mutex_lock(&lock);
   if (ret == SUCCESS) initialised++;
   pthread_mutex_unlock(&lock);
   return ret;
