@@ -240,23 +240,26 @@ bool DeviceProbes::read_device(int device, Slot** slots, uint32_t n) {
   Guard hold(values_);
   for (uint32_t i = 0; i < n; i++) {
     slots[i]->fresh = slots[i]->queued;
-    if (slots[i]->fresh) memcpy(&slots[i]->value, d.staging + i * kBlock, kBlock);
+    if (!slots[i]->fresh) continue;
+    memcpy(&slots[i]->value, d.staging + i * kBlock, kBlock);
+    slots[i]->known = true;
   }
   return true;
 }
 
 void DeviceProbes::write(Json& out, bool* first) {
-  // The last document shows what was read last.
-  if (!__atomic_load_n(&current_, __ATOMIC_ACQUIRE) && !closing()) return;
+  // The last document shows what was read last, however long ago that was.
+  const bool last = __atomic_load_n(&closed_, __ATOMIC_ACQUIRE);
+  if (!__atomic_load_n(&current_, __ATOMIC_ACQUIRE) && !last) return;
   if (!values_.acquire_within(kWriteWaitNs)) return;
   const uint32_t n = __atomic_load_n(&count_, __ATOMIC_ACQUIRE);
   for (uint32_t i = 0; i < n; i++) {
     const Slot& s = slots_[i];
-    if (!s.first || !s.fresh) continue;
+    if (!s.first || !(s.fresh || (last && s.known))) continue;
     graphsignal_instrument_data value = s.value;
     bool complete = true;
     for (uint32_t j = s.next; j != kNone && complete; j = slots_[j].next) {
-      complete = slots_[j].fresh;
+      complete = slots_[j].fresh || (last && slots_[j].known);
       if (s.entry->type == GRAPHSIGNAL_HISTOGRAM) {
         merge_histogram(&value, slots_[j].value);
       } else if (s.entry->type == GRAPHSIGNAL_COUNTER) {

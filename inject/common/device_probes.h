@@ -67,6 +67,7 @@ class DeviceProbes {
     bool first;         // of its identity
     bool queued;        // the reading that goes on has asked for it
     bool fresh;         // the last reading got it
+    bool known;         // an earlier one did
     graphsignal_instrument_data value;
   };
   struct Device {

@@ -19,6 +19,8 @@ const unsigned kRegisterPortable = 1;
 const int kCaptureModeRelaxed = 2;
 const int kPointerMemoryType = 2;
 
+const int kMostMessages = 8;
+
 template <typename Function>
 bool resolve(void* library, const char* name, Function* to) {
   void* symbol = dlsym(library, name);
@@ -64,7 +66,7 @@ DeviceMemory CudaMemory::interface() {
 bool CudaMemory::succeeded(int result, const char* call) {
   if (result == kSuccess) return true;
   if (result == kDeinitialized) shut_down_ = true;
-  if (result != last_error_ && result != kDeinitialized && result != kNotInitialized) {
+  if (result != last_error_ && result != kDeinitialized && result != kNotInitialized && messages_++ < kMostMessages) {
     log_->add(Level::kWarning, "reading GPU probes: %s failed with CUDA error %d", call, result);
   }
   last_error_ = result;

@@ -58,7 +58,8 @@ class CudaMemory {
   Device devices_[DeviceProbes::kMaxDevices] = {};
   bool relaxed_ = false;   // this thread's capture mode is set
   bool shut_down_ = false;
-  int last_error_ = 0;     // the failure that was logged last
+  int last_error_ = 0;     // the latest failure
+  int messages_ = 0;       // of failures
 };
 
 }  // namespace cupti
