@@ -272,6 +272,19 @@ int main(int argc, char** argv) {
     fake_finalize();
     fake_hip_gone();
   }
+  if (what == "device-exit") {
+    // The end comes while blocks are being read, and HIP goes right after it.
+    Module m(argv[3]);
+    m.add();
+    m.record(0, 100);
+    if (!published("\"sum\":100")) return 1;
+    fake_hip_hold(1);
+    const uint64_t before = fake_hip_copies();
+    while (fake_hip_copies() == before) sleep_ms(1);
+    fake_finalize();
+    fake_hip_gone();
+    sleep_ms(300);  // a reader that has not noticed would have asked again by then
+  }
   if (what == "device-hang") {
     Module m(argv[3]);
     m.add();

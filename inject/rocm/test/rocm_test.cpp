@@ -308,6 +308,14 @@ TEST(blocks_side_by_side_are_one_copy) {
   CHECK_EQ(test::read_file(out), std::string("0\n"));
 }
 
+TEST(no_calls_of_hip_after_the_end) {
+  for (int i = 0; i < 3; i++) {
+    Fixture f;
+    CHECK(exited(f.run({"device-exit", "10000", module}), 42));
+    CHECK_EQ(metric(f.document(), "tile_ticks", "block", "0")["sum"].text, std::string("100"));
+  }
+}
+
 TEST(a_hanging_copy_keeps_no_document_waiting) {
   Fixture f;
   CHECK(exited(f.run({"device-hang", "10000", module}), 42));

@@ -8,7 +8,7 @@ shm=$(mktemp -d)
 trap 'rm -rf "$shm"' EXIT
 export GRAPHSIGNAL_SHM_PATH=$shm ROCP_TOOL_LIBRARIES=$dir/tool.so GRAPHSIGNAL_ROCM_KERNEL_TRACE=all
 for version in 600 10000; do
-	for what in kinds impossible names many-names threads drops periodic exit busy fork device-probes; do
+	for what in kinds impossible names many-names threads drops periodic exit busy fork device-probes device-exit; do
 		status=0
 		"$dir/run" $what $version "$dir/hip_module.so" || status=$?
 		if [ "$status" != 42 ]; then
