@@ -456,11 +456,14 @@ TEST(periodic_and_last_writes) {
 
 TEST(a_hanging_end_is_not_waited_for) {
   static graphsignal::Event never;
+  static bool given_up;
   Fixture f;
   f.options.at_end = [](void*) { never.wait(20000000000ull); };
+  f.options.abandoned = [](void*) { given_up = true; };
   CHECK(f.start());
   f.writer.instruments().get("c", GRAPHSIGNAL_COUNTER)->add(1);
   f.writer.stop(1000000);
+  CHECK(given_up);
   Value d = test::Reader::parse(test::read_file(f.file()));
   CHECK_EQ(metric(d, "c")["value"].text, std::string("1"));
   never.set();
