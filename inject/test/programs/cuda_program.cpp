@@ -166,7 +166,7 @@ void threads() {
 bool never_idle() {
   void* running = nullptr;
   uint64_t done = 0, seen_at = 0;
-  for (int i = 0; i < 3000 && seen_at == 0; i++) {
+  for (int i = 0; i < 20000 && seen_at == 0; i++) {
     const stub_record r = {10, stub_now(), 0, "busy", 0, 0};
     void* next = stub_add(&r);
     sleep_ms(1);
