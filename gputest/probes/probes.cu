@@ -43,12 +43,6 @@ __global__ void record_each(graphsignal_instrument_data* const* data, unsigned c
   if (threadIdx.x == 0 && blockIdx.x < count) GRAPHSIGNAL_RECORD(data[blockIdx.x], blockIdx.x + 1);
 }
 
-__global__ void spin(long long cycles) {
-  const long long start = clock64();
-  while (clock64() - start < cycles) {
-  }
-}
-
 // One stamp at the beginning and one at the end of each kernel.
 __global__ void stamped(unsigned long long* stamps, unsigned i, long long cycles, graphsignal_instrument_data* data) {
   const unsigned long long begin = graphsignal_gtimer();

@@ -96,6 +96,16 @@ class Findings:
             self.notes.append("log %s" % run.log())
 
 
+def verdict(f):
+    return "WRONG" if f.failed else "exact"
+
+
+def case_headers(f):
+    here = os.path.dirname(os.path.abspath(__file__))
+    r = subprocess.run(["make", "-C", here, "-j3", "BUILD=" + arguments.build, "headers"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
+    f.equal("compilers: " + r.stdout[-1500:], r.returncode, 0)
+
+
 def case_record(f):
     r = Run("record", 2.5)
     f.ended(r)
@@ -104,7 +114,7 @@ def case_record(f):
         f.equal(key, m.get(key), r.result.get(key))
     f.equal("bins", [list(b) for b in zip(m.get("bins", []), m.get("counts", []))], r.result.get("bins"))
     f.equal("unread", metric(r.document, "graphsignal_probe_unread_instruments"), {})
-    rows.append(("records of 4,096 blocks x 25 launches, in cupti.json", "count %s, sum %s: exact" % (m.get("count"), m.get("sum"))))
+    rows.append(("records of 4,096 blocks x 25 launches, in cupti.json", "count %s, sum %s: %s" % (m.get("count"), m.get("sum"), verdict(f))))
 
 
 def case_signals(f):
@@ -146,7 +156,7 @@ def case_capture(f):
         f.equal(name, metric(r.document, name).get("count"), r.result.get("count"))
     f.true("readings during a capture: %d" % len(r.readings), len(r.readings) >= 3)
     f.notes.append("a plain cudaMalloc there gives %s, the capture %s" % (r.result.get("plain_malloc_error"), r.result.get("plain_capture_error")))
-    rows.append(("1,000 graph replays x 64 blocks x 3 probes", "counts %s: exact" % r.result.get("count")))
+    rows.append(("1,000 graph replays x 64 blocks x 3 probes", "counts %s: %s" % (r.result.get("count"), verdict(f))))
 
 
 def case_reset(f):
@@ -200,6 +210,7 @@ def case_gaps(f):
         for name, args, inject in (("no profiler", (1440,), False), ("profiler, no probes", (0,), True), ("profiler, 1,440 probes", (1440,), True)):
             r = Run("gaps", *args, 4, inject=inject)
             f.ended(r)
+            f.true("%s: kernels %s" % (name, r.result.get("kernels")), r.result.get("kernels", 0) > 10000)
             seen.setdefault(name, []).append(r.result)
             rows.append(("gaps of the default stream, ns: " + name, ", ".join("%s %s" % (k, r.result.get(k)) for k in keys)))
     median = {n: min(x.get("median", 0) for x in v) for n, v in seen.items()}
@@ -228,7 +239,7 @@ def case_bench(f):
 
 
 # Those whose timing matters run alone.
-TOGETHER = ["record", "signals", "bins", "capture", "reset", "untouched"]
+TOGETHER = ["headers", "record", "signals", "bins", "capture", "reset", "untouched"]
 ALONE = ["leave", "readers", "gaps", "bench"]
 
 
