@@ -14,7 +14,7 @@ import (
 type Config struct {
 	collect.Config `mapstructure:",squash"`
 
-	// SHMPath is the directory that holds the run directories.
+	// SHMPath is the directory that holds the run directories, or ProcSHM.
 	SHMPath string `mapstructure:"shm_path"`
 	// ProcFSPath is where the process table is mounted.
 	ProcFSPath string `mapstructure:"procfs_path"`
@@ -41,8 +41,8 @@ const (
 // Validate checks what the embedded configuration does not check itself.
 func (c *Config) Validate() error {
 	var errs []error
-	if !filepath.IsAbs(c.SHMPath) {
-		errs = append(errs, errors.New("shm_path must be an absolute path"))
+	if c.SHMPath != ProcSHM && !filepath.IsAbs(c.SHMPath) {
+		errs = append(errs, errors.New("shm_path must be an absolute path, or proc for each process's own"))
 	}
 	if !filepath.IsAbs(c.ProcFSPath) {
 		errs = append(errs, errors.New("procfs_path must be an absolute path"))

@@ -57,7 +57,7 @@ func (r *Receiver) add(listed workload.Process) {
 	p := r.processes[listed.PID]
 	switch {
 	case p == nil || r.tree != nil && p.StartTicks != listed.StartTicks:
-		p = &process{directory: shm.NewDirectory(rundir.Path(r.config.SHMPath, listed.PID))}
+		p = &process{directory: shm.NewDirectory(r.runDirectory(listed))}
 		r.processes[listed.PID] = p
 	case p.StartTicks != listed.StartTicks:
 		// A pid that comes or goes leaves the directory what it is.
@@ -71,6 +71,14 @@ func (r *Receiver) add(listed workload.Process) {
 		p.StartTime = r.startTime(p.StartTicks)
 	}
 	r.order = append(r.order, p)
+}
+
+// runDirectory is where the run directory of a process can be opened.
+func (r *Receiver) runDirectory(p workload.Process) string {
+	if r.roots != nil {
+		return r.roots.path(p)
+	}
+	return rundir.Path(r.config.SHMPath, p.PID)
 }
 
 // startTime turns ticks since boot into epoch nanoseconds; 0 when the boot time cannot be read.
@@ -113,10 +121,11 @@ func (r *Receiver) directories() []int {
 	}
 }
 
-// trust says whose documents are taken as those of p: ours, and those of the users that p runs or ran under.
+// trust says whose documents are taken as those of p: ours, and those of the users that p runs or ran under. In the
+// shared memory of another container only the latter.
 func (r *Receiver) trust(p *process) shm.Trust {
 	return shm.Trust{
-		Owner:   func(uid uint32) bool { return uid == r.uid || p.runsAs(uid, r.config.ProcFSPath) },
+		Owner:   func(uid uint32) bool { return r.roots == nil && uid == r.uid || p.runsAs(uid, r.config.ProcFSPath) },
 		Started: p.StartTime,
 		ByWrite: r.tree == nil,
 	}
@@ -142,14 +151,7 @@ func (p *process) runsAs(uid uint32, procfsPath string) bool {
 // usersOf returns the real, effective, saved and file system user ids in /proc/<pid>/status, or none. The owner of
 // /proc/<pid> will not do: it is root for a process that may not be traced.
 func usersOf(path string) []uint32 {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	head := make([]byte, 2048) // the ids stand near the beginning
-	n, _ := io.ReadFull(file, head)
-	for line := range bytes.Lines(head[:n]) {
+	for line := range bytes.Lines(readHead(path, maxStatus)) {
 		ids, ok := bytes.CutPrefix(line, []byte("Uid:"))
 		if !ok {
 			continue

@@ -38,7 +38,8 @@ type Receiver struct {
 	logs      consumer.Logs    // nil without a pipeline of logs
 
 	controller *collect.Controller
-	tree       workload.Reader // nil without the workload extension
+	tree       workload.Reader // nil where all run directories of one shared memory are read
+	roots      *rootSHM        // the same as tree where each process's own shared memory is read, else nil
 	reader     shm.Reader
 	procfs     *procfs.Reader
 	report     *report
@@ -71,7 +72,14 @@ func newReceiver(config *Config, selection shm.Selection, scope string, set comp
 // Start begins collecting. With a workload extension the processes are those of the workload, without one those of
 // every run directory.
 func (r *Receiver) Start(_ context.Context, host component.Host) error {
-	if ext := workload.Find(host); ext != nil {
+	ext := workload.Find(host)
+	switch {
+	case r.config.SHMPath == ProcSHM && ext != nil:
+		return errors.New("shm_path: proc reads all processes of a node, and so goes without the workload extension")
+	case r.config.SHMPath == ProcSHM:
+		r.roots = newRootSHM(r.config.ProcFSPath, r.report)
+		r.tree = r.roots
+	case ext != nil:
 		r.tree = ext.NewReader()
 	}
 	r.controller.Start()
@@ -229,7 +237,16 @@ func (r *Receiver) delivered(what string, err error) bool {
 }
 
 func (r *Receiver) fileSkipped(path string, err *shm.FileError) {
+	path = r.shown(path)
 	r.report.add("Shared-memory files were skipped: "+err.Cause.String(), 1, fmt.Errorf("%s: %w", path, err))
+}
+
+// shown is the path by which a reader of the log finds a file.
+func (r *Receiver) shown(path string) string {
+	if r.roots != nil {
+		return r.roots.shown(path)
+	}
+	return path
 }
 
 func (r *Receiver) entriesSkipped(f *shm.File, doc *shm.Document) {
@@ -239,9 +256,9 @@ func (r *Receiver) entriesSkipped(f *shm.File, doc *shm.Document) {
 			continue
 		}
 		if cause == shm.SkipType { // of a newer writer, and none of ours to judge
-			r.logger.Debug("Entries of an unknown type were skipped", zap.String("file", f.Path), zap.Int("count", n))
+			r.logger.Debug("Entries of an unknown type were skipped", zap.String("file", r.shown(f.Path)), zap.Int("count", n))
 			continue
 		}
-		r.report.add("Entries of shared-memory files were skipped: "+cause.String(), n, errors.New(f.Path))
+		r.report.add("Entries of shared-memory files were skipped: "+cause.String(), n, errors.New(r.shown(f.Path)))
 	}
 }
