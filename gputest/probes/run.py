@@ -31,13 +31,13 @@ def program(*args):
 class Run:
     """One program under the injection library. Its document is read all the time while it runs."""
 
-    def __init__(self, *args, inject=True, timeout=60):
+    def __init__(self, *args, inject=True, timeout=60, command=None):
         self.base = tempfile.mkdtemp(prefix="graphsignal-gputest-", dir="/dev/shm")
         env = environment(GRAPHSIGNAL_SHM_PATH=self.base, GRAPHSIGNAL_CUPTI_PATH=cupti)
         if inject:
             env["CUDA_INJECTION64_PATH"] = os.path.join(arguments.root, "lib/graphsignal/libgraphsignal_cupti.so")
         start = time.monotonic()
-        p = subprocess.Popen(program(*args), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen(command or program(*args), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path = os.path.join(self.base, "graphsignal_%d" % p.pid, "cupti.json")
         self.document, self.readings, self.bytes, before = {"metrics": [], "log": []}, [], 0, (0, 0)
         while p.poll() is None and time.monotonic() - start < timeout:
@@ -172,6 +172,23 @@ def case_untouched(f):
     f.equal("unread", metric(r.document, "graphsignal_probe_unread_instruments").get("value"), 1)
 
 
+def case_example(f):
+    folder = os.path.join(arguments.root, "examples/probes-cuda")
+    r = subprocess.run(["make", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    f.equal("make: " + r.stdout[-800:], r.returncode, 0)
+    r = Run(command=[os.path.join(folder, "build/probes-cuda"), "2.5"])
+    f.ended(r)
+    f.notes.append(r.out.strip())
+    counts = []
+    for phase in ("load", "compute", "store"):
+        m = metric(r.document, "gemm_phase_nanoseconds", phase=phase)
+        counts.append(m.get("count", 0))
+        if counts[-1]:
+            rows.append(("example GEMM: mean of phase %s, ns" % phase, "%.0f" % (m["sum"] / m["count"])))
+    # The last reading is up to a second older than the end.
+    f.true("records per phase: %s" % counts, min(counts) > 1000)
+
+
 def case_leave(f):
     moments = [150, 190, 199, 200, 201, 205, 210, 220, 400, 1190, 1200, 1205, 1210, 1250] + [random.randrange(100, 1400) for _ in range(10)]
     start = time.monotonic()
@@ -240,7 +257,7 @@ def case_bench(f):
 
 # Those whose timing matters run alone.
 TOGETHER = ["headers", "record", "signals", "bins", "capture", "reset", "untouched"]
-ALONE = ["leave", "readers", "gaps", "bench"]
+ALONE = ["example", "leave", "readers", "gaps", "bench"]
 
 
 def main():
