@@ -20,6 +20,8 @@ const (
 	drainLimit = 3 * time.Second
 	// captureLimit is how long the capture may take for what it has not yet written.
 	captureLimit = time.Second
+	// impatience is the time after the workload's end from which on a signal means the launcher.
+	impatience = 300 * time.Millisecond
 	// maxCommandLine bounds what is reported of a command line, in bytes.
 	maxCommandLine = 8 << 10
 )
@@ -75,6 +77,7 @@ type run struct {
 	workload  process
 	startTime int64
 	status    syscall.WaitStatus
+	endedAt   time.Time
 
 	// collector is the sidecar's binary, or empty.
 	collector string
@@ -318,7 +321,7 @@ func (r *run) supervise() {
 				r.workloadStopped(event.status.StopSignal())
 				continue
 			}
-			r.status = event.status
+			r.status, r.endedAt = event.status, time.Now()
 			r.msg.debug("workload ended: %s", statusText(event.status))
 			return
 		case line := <-r.side.lines:
@@ -436,7 +439,10 @@ func (r *run) waitAtEnd(stream <-chan outcome, limit <-chan time.Time) (ended *o
 	case c := <-r.signals.signals:
 		switch c.sig {
 		case syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP:
-			return nil, true
+			// One of the first moments may be the one that the workload died of.
+			if time.Since(r.endedAt) > impatience {
+				return nil, true
+			}
 		}
 	case <-limit:
 		return nil, true
