@@ -13,10 +13,10 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 )
 
-// fastCalls are the calls of every collection.
+// fastCalls are the calls of a collection.
 var fastCalls = []call{
 	{symbols: [][]string{{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"}}, read: readMemory},
-	{symbols: needs("nvmlDeviceGetSamples"), gpu: true, read: readUtilization},
+	{symbols: needs("nvmlDeviceGetSamples"), gpu: true, every: 5 * time.Second, read: readUtilization},
 	{symbols: needs("nvmlDeviceGetTemperature"), gpu: true, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetTemperature(nvml.TEMPERATURE_GPU)
 		return r.small("gpu_temperature_celsius", v, ret)
@@ -25,11 +25,11 @@ var fastCalls = []call{
 		v, ret := d.handle.GetPowerUsage()
 		return r.watts("gpu_power_usage_watts", v, ret)
 	}},
-	{symbols: needs("nvmlDeviceGetPowerManagementLimit"), gpu: true, read: func(d *device, r *reading) nvml.Return {
+	{symbols: needs("nvmlDeviceGetPowerManagementLimit"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetPowerManagementLimit()
 		return r.watts("gpu_power_management_limit_watts", v, ret)
 	}},
-	{symbols: needs("nvmlDeviceGetTotalEnergyConsumption"), gpu: true, read: func(d *device, r *reading) nvml.Return {
+	{symbols: needs("nvmlDeviceGetTotalEnergyConsumption"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetTotalEnergyConsumption()
 		if ret == nvml.SUCCESS && v != math.MaxUint64 {
 			r.counter("gpu_energy_consumption_millijoules", series.Uint(v))
@@ -42,7 +42,7 @@ var fastCalls = []call{
 	}},
 	{symbols: needs("nvmlDeviceGetClockInfo"), gpu: true, read: clock("gpu_clock_sm_megahertz", nvml.CLOCK_SM)},
 	{symbols: needs("nvmlDeviceGetClockInfo"), gpu: true, read: clock("gpu_clock_mem_megahertz", nvml.CLOCK_MEM)},
-	{symbols: needs("nvmlDeviceGetMaxClockInfo"), gpu: true, read: func(d *device, r *reading) nvml.Return {
+	{symbols: needs("nvmlDeviceGetMaxClockInfo"), gpu: true, every: time.Minute, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetMaxClockInfo(nvml.CLOCK_SM)
 		return r.small("gpu_max_clock_sm_megahertz", v, ret)
 	}},
@@ -60,7 +60,7 @@ var fastCalls = []call{
 		return r.small("gpu_decoder_utilization_percent", v, ret)
 	}},
 	{symbols: needs("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"), gpu: true, read: readPCIeLink},
-	{symbols: needs("nvmlDeviceGetPcieReplayCounter"), gpu: true, read: func(d *device, r *reading) nvml.Return {
+	{symbols: needs("nvmlDeviceGetPcieReplayCounter"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetPcieReplayCounter()
 		if ret == nvml.SUCCESS && uint32(v) != notAvailable {
 			r.counter("gpu_pcie_replay_counter", series.Uint(uint64(uint32(v))))

@@ -56,9 +56,15 @@ type call struct {
 	// symbols are the functions that it takes, any of each element.
 	symbols [][]string
 	// gpu says that MIG devices are not asked.
-	gpu  bool
-	read func(d *device, r *reading) nvml.Return
+	gpu bool
+	// every is the least time between two answers, for what seldom changes or costs the driver milliseconds of
+	// processor time (measured on an H200: samples 2.7, energy 3.4, maximum clock 1.7, power limit and replays 0.4).
+	every time.Duration
+	read  func(d *device, r *reading) nvml.Return
 }
+
+// everySlack lets a call be made by the collection that its time falls beside.
+const everySlack = 100 * time.Millisecond
 
 func needs(symbols ...string) [][]string {
 	list := make([][]string, len(symbols))
@@ -177,6 +183,9 @@ func (s *callState) run(d *device, r *reading, now time.Time) {
 		switch meaning(ret) {
 		case answered:
 			good = true
+			if every := s.calls[i].every; every > 0 {
+				s.state[i].after = now.Add(every - everySlack)
+			}
 		case unsupported:
 			s.state[i].never = true
 			good = true
@@ -193,6 +202,9 @@ func (s *callState) run(d *device, r *reading, now time.Time) {
 				bad = ret
 			} else {
 				good = true
+				if every := s.calls[i].every; every > 0 { // asking costs as much as an answer
+					s.state[i].after = now.Add(every - everySlack)
+				}
 			}
 		}
 		if time.Since(begin) > readingLimit {
