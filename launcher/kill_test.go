@@ -67,7 +67,8 @@ func TestKillAnyProcessAtAnyMoment(t *testing.T) {
 		}
 		await(t, "the end of all processes", func() bool { return len(marked(mark)) == 0 })
 	}
-	l, status := runToEnd(t, s, "sleep", "1.5")
+	// What has just ended is left to its reader for two seconds.
+	l, status := runToEnd(t, s, "sleep", "2.5")
 	if status.ExitStatus() != 0 || l.stderr.Len() > 0 {
 		t.Errorf("the next run: %#x %q", status, l.stderr.String())
 	}

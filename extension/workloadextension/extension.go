@@ -125,7 +125,7 @@ func (e *workloadExtension) checkVersion(ctx context.Context) {
 
 // sweep removes what earlier runs left in shared memory.
 func (e *workloadExtension) sweep() {
-	removed, err := e.dirs.Sweep()
+	removed, err := e.dirs.Sweep(e.cfg.PID)
 	if err != nil {
 		e.logger.Debug("Stale run directories were not all removed", zap.Error(err))
 	}
@@ -294,6 +294,7 @@ func (e *workloadExtension) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("waiting for the process table: %w", ctx.Err())
 	}
 	e.removeAll()
+	e.sweep() // what was too young at the start
 	return nil
 }
 

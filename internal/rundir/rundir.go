@@ -28,6 +28,9 @@ const (
 	consolePrefix = "graphsignal_log_"
 	ownerFile     = ".owner"
 	maxOwner      = 4096
+	// unreadAfter is how long the directory of a process that has just ended is left to its reader, which may still be
+	// starting.
+	unreadAfter = 2 * time.Second
 	// staleAfter is how long a directory without `.owner` must have been left unchanged before it is stale.
 	staleAfter = 10 * time.Minute
 )
@@ -197,10 +200,11 @@ func (d *Dirs) Remove(path string, pid int, startTicks uint64) error {
 	return os.RemoveAll(path)
 }
 
-// Sweep removes the run directories that dead processes left behind and returns their paths. With `.owner`, that
-// is those of our own boot and pid namespace whose pid does not exist. Without, those of our own user whose pid does
-// not exist here and that were not changed for ten minutes. Failures are joined and do not end the sweep.
-func (d *Dirs) Sweep() (removed []string, err error) {
+// Sweep removes the run directories that dead processes left behind, except those of one pid, and returns their paths.
+// With `.owner`, that is those of our own boot and pid namespace whose pid does not exist and that were not changed for
+// two seconds. Without, those of our own user whose pid does not exist here and that were not changed for ten minutes.
+// Failures are joined and do not end the sweep.
+func (d *Dirs) Sweep(except int) (removed []string, err error) {
 	entries, err := os.ReadDir(d.base)
 	if err != nil {
 		return nil, err
@@ -208,7 +212,7 @@ func (d *Dirs) Sweep() (removed []string, err error) {
 	var errs []error
 	for _, entry := range entries {
 		pid, _, ok := ParseName(entry.Name())
-		if !ok || !entry.IsDir() || d.alive(pid) {
+		if !ok || pid == except || !entry.IsDir() || d.alive(pid) {
 			continue
 		}
 		path := filepath.Join(d.base, entry.Name())
@@ -237,7 +241,7 @@ func (d *Dirs) stale(path string, pid int) (bool, error) {
 		return false, nil
 	}
 	if known {
-		return d.ours(owner) && owner.PID == pid, nil
+		return d.ours(owner) && owner.PID == pid && d.unchangedFor(dir, unreadAfter), nil
 	}
 	return d.unchangedFor(dir, staleAfter), nil
 }

@@ -98,8 +98,9 @@ func TestSweepRemovesOnlyWhatIsStaleAndOurs(t *testing.T) {
 		broken string // instead of owner
 		swept  bool
 	}{
-		"ours, just now":         {owner: ptr(d.Owner(pid, 5)), swept: true},
-		"ours, console":          {name: "log_", owner: ptr(d.Owner(pid, 5)), swept: true},
+		"ours, just now":         {owner: ptr(d.Owner(pid, 5))},
+		"ours, a moment ago":     {owner: ptr(d.Owner(pid, 5)), age: 3 * time.Second, swept: true},
+		"ours, console":          {name: "log_", owner: ptr(d.Owner(pid, 5)), age: 3 * time.Second, swept: true},
 		"another namespace, new": {owner: ptr(foreign(d.Owner(pid, 5)))},
 		"another namespace, old": {owner: ptr(foreign(d.Owner(pid, 5))), age: 48 * time.Hour},
 		"another boot, old":      {owner: ptr(otherBoot(d.Owner(pid, 5))), age: 48 * time.Hour},
@@ -121,7 +122,7 @@ func TestSweepRemovesOnlyWhatIsStaleAndOurs(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(path, ownerFile), []byte(c.broken), 0o600))
 		}
 		setAge(t, path, c.age)
-		removed, err := d.Sweep()
+		removed, err := d.Sweep(0)
 		require.NoError(t, err, name)
 		if c.swept {
 			assert.Equal(t, []string{path}, removed, name)
@@ -135,6 +136,22 @@ func TestSweepRemovesOnlyWhatIsStaleAndOurs(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// TestSweepLeavesTheTarget: what a workload left that ended before the sidecar was up is still to be read.
+func TestSweepLeavesTheTarget(t *testing.T) {
+	base := t.TempDir()
+	d := New(base, "/proc")
+	pid := dead(t)
+	path := document(t, Path(base, pid), time.Hour)
+	own(t, path, d.Owner(pid, 5))
+	setAge(t, path, time.Hour)
+	removed, err := d.Sweep(pid)
+	require.NoError(t, err)
+	assert.Empty(t, removed)
+	removed, err = d.Sweep(pid + 1)
+	require.NoError(t, err)
+	assert.Equal(t, []string{path}, removed)
+}
 
 func TestSweepLeavesTheLivingAndWhatIsNoRunDirectory(t *testing.T) {
 	base := t.TempDir()
@@ -150,7 +167,7 @@ func TestSweepLeavesTheLivingAndWhatIsNoRunDirectory(t *testing.T) {
 	target := document(t, filepath.Join(t.TempDir(), "elsewhere"), time.Hour)
 	link := ConsolePath(base, pid)
 	require.NoError(t, os.Symlink(target, link))
-	removed, err := d.Sweep()
+	removed, err := d.Sweep(0)
 	require.NoError(t, err)
 	assert.Empty(t, removed)
 	for _, path := range kept {
@@ -158,7 +175,7 @@ func TestSweepLeavesTheLivingAndWhatIsNoRunDirectory(t *testing.T) {
 	}
 	assert.FileExists(t, file)
 	assert.FileExists(t, filepath.Join(target, "cupti.json"))
-	_, err = New(filepath.Join(base, "none"), "/proc").Sweep()
+	_, err = New(filepath.Join(base, "none"), "/proc").Sweep(0)
 	assert.Error(t, err)
 }
 
@@ -189,7 +206,7 @@ func TestSweepOfASharedMount(t *testing.T) {
 	owner.Namespace = inode
 	own(t, theirs, owner)
 	setAge(t, theirs, time.Hour)
-	_, err = d.Sweep()
+	_, err = d.Sweep(0)
 	require.NoError(t, err)
 	assert.DirExists(t, theirs)
 	require.NoError(t, d.Remove(theirs, pid, 0), "the end of a process of ours with that pid")
@@ -231,14 +248,14 @@ func TestOwnerFileThatIsNone(t *testing.T) {
 	path := document(t, Path(base, pid), time.Hour)
 	require.NoError(t, unix.Mkfifo(filepath.Join(path, ownerFile), 0o600))
 	setAge(t, path, 0)
-	removed, err := d.Sweep()
+	removed, err := d.Sweep(0)
 	require.NoError(t, err)
 	assert.Empty(t, removed)
 	require.NoError(t, os.Remove(filepath.Join(path, ownerFile)))
 	elsewhere := document(t, filepath.Join(t.TempDir(), "x"), 0)
 	own(t, elsewhere, d.Owner(pid, 1))
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, ownerFile), filepath.Join(path, ownerFile)))
-	removed, err = d.Sweep()
+	removed, err = d.Sweep(0)
 	require.NoError(t, err)
 	assert.Empty(t, removed)
 }
