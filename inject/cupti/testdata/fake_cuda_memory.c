@@ -117,6 +117,11 @@ static struct stream* new_stream(int device, int blocking) {
   return NULL;
 }
 
+/* As by DMA: kernels may write meanwhile. */
+static void copy_words(void* to, const uint8_t* from, size_t bytes) {
+  for (size_t i = 0; i < bytes / 8; i++) ((uint64_t*)to)[i] = __atomic_load_n((const uint64_t*)from + i, __ATOMIC_RELAXED);
+}
+
 /* ---- what the program does ---- */
 
 int fake_alloc(int device, size_t bytes, void** memory) {
@@ -322,7 +327,7 @@ int cuStreamQuery(void* stream) {
   if (s->ready > now() && s->queued) return leave(600);
   for (int i = 0; i < s->queued; i++) {
     struct block* b = find(s->queue[i].from, s->queue[i].bytes);
-    if (b) memcpy(s->queue[i].to, b->view + (s->queue[i].from - (uint64_t)(uintptr_t)b->address), s->queue[i].bytes);
+    if (b) copy_words(s->queue[i].to, b->view + (s->queue[i].from - (uint64_t)(uintptr_t)b->address), s->queue[i].bytes);
   }
   s->queued = 0;
   return leave(0);
