@@ -106,7 +106,7 @@ func TestROCmProgram(t *testing.T) {
 func TestShortROCmProgram(t *testing.T) {
 	home, program, _ := hipProgram(t)
 	output := filepath.Join(t.TempDir(), "signals.json")
-	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, "sh", "-c", "sleep 1; exec "+program+" kinds")
+	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, program, "kinds")
 	if code := r.wait().ExitCode(); code != 42 {
 		t.Errorf("exit code %d, want 42", code)
 	}
