@@ -137,7 +137,7 @@ func (r *run) run() int {
 
 	r.startTime = time.Now().UnixNano()
 	ignore(ignored)
-	r.workload, err = spawn(prog, environ.entries, files)
+	r.workload, err = spawn(activated(prog, &environ), environ.entries, files)
 	if err != nil {
 		return r.startFailure(err)
 	}

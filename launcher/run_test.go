@@ -279,17 +279,24 @@ func TestLauncherHoldsNoInheritedDescriptor(t *testing.T) {
 	l.wait()
 }
 
-func TestSocketActivationVariables(t *testing.T) {
+func TestSocketActivation(t *testing.T) {
 	listener, err := os.CreateTemp(t.TempDir(), "socket")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	l, _ := runToEnd(t, settings{files: []*os.File{listener}, env: []string{"LISTEN_FDS=1", "LISTEN_FDNAMES=web"}},
-		"sh", "-c", "echo $LISTEN_FDS $LISTEN_FDNAMES; echo through >&3")
+	// As systemd does it: the variable holds the pid of the process that it executes.
+	wrapper := []string{"sh", "-c", `LISTEN_PID=$$ LISTEN_PIDFDID=7 LISTEN_FDS=1 LISTEN_FDNAMES=web exec "$@"`, "sh"}
+	l, status := runToEnd(t, settings{files: []*os.File{listener}, wrapper: wrapper}, "sh", "-c",
+		`[ "$LISTEN_PID" = $$ ] && echo "$0 mine $LISTEN_FDS $LISTEN_FDNAMES.$LISTEN_PIDFDID"; echo through >&3; exit 9`)
 	content, _ := os.ReadFile(listener.Name())
-	if l.stdout.String() != "1 web\n" || string(content) != "through\n" {
-		t.Errorf("%q %q", l.stdout.String(), content)
+	if l.stdout.String() != "sh mine 1 web.\n" || string(content) != "through\n" || status.ExitStatus() != 9 {
+		t.Errorf("%q %q %#x %q", l.stdout.String(), content, status, l.stderr.String())
+	}
+	// Those of another process are left alone.
+	l, _ = runToEnd(t, settings{env: []string{"LISTEN_PID=1"}}, "sh", "-c", "echo $LISTEN_PID")
+	if l.stdout.String() != "1\n" {
+		t.Errorf("%q", l.stdout.String())
 	}
 }
 

@@ -19,8 +19,11 @@ func main() {
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
-	if name == launcher.RelayName {
+	switch name {
+	case launcher.RelayName:
 		os.Exit(launcher.Relay(args))
+	case launcher.ActivateName:
+		os.Exit(launcher.Activate(args))
 	}
 	os.Exit(launcher.Main(args))
 }
