@@ -11,13 +11,20 @@ need python3 python3
 need tmux tmux
 need objdump binutils
 need protoc protobuf-compiler
-[ -n "$missing" ] || exit 0
+# Tests that need these say so and are skipped without them.
+optional=""
+command -v prometheus >/dev/null 2>&1 || optional="prometheus"
+[ -n "$missing$optional" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+	[ -n "$missing" ] || exit 0
 	echo "missing:$missing (install with your package manager)" >&2
 	exit 1
 fi
-echo "installing:$missing"
+echo "installing:$missing $optional"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
-apt-get install -y -qq --no-install-recommends $missing >/dev/null
+[ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
+# shellcheck disable=SC2086
+[ -z "$optional" ] || apt-get install -y -qq --no-install-recommends $optional >/dev/null ||
+	echo "not installed, so some tests are skipped: $optional" >&2
