@@ -43,3 +43,17 @@ int cuKernelGetName(const char** name, void* kernel) {
   return 0;
 }
 #endif
+
+/* A process that has not started the driver: calls on memory and contexts are refused. */
+#define NOT_INITIALIZED(name) \
+  int name(void) { return 3; }
+NOT_INITIALIZED(cuDeviceGet)
+NOT_INITIALIZED(cuDevicePrimaryCtxGetState)
+NOT_INITIALIZED(cuDevicePrimaryCtxRetain)
+NOT_INITIALIZED(cuCtxPushCurrent_v2)
+NOT_INITIALIZED(cuCtxPopCurrent_v2)
+NOT_INITIALIZED(cuStreamCreate)
+NOT_INITIALIZED(cuStreamQuery)
+NOT_INITIALIZED(cuMemHostRegister_v2)
+NOT_INITIALIZED(cuMemcpyDtoHAsync_v2)
+NOT_INITIALIZED(cuPointerGetAttribute)
