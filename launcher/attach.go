@@ -1,14 +1,17 @@
 package launcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +21,12 @@ import (
 
 // exitNotAttached is the exit status when there is nothing to attach to.
 const exitNotAttached = 1
+
+// validateLimit is how long the Collector may take to check its configuration.
+const validateLimit = 10 * time.Second
+
+// maxReason bounds what is quoted of the Collector, in bytes.
+const maxReason = 512
 
 // maxProcFile bounds what is read of a process's command line, in bytes.
 const maxProcFile = 1 << 20
@@ -85,8 +94,8 @@ func (r *run) becomeSidecar(config []byte) error {
 	} else {
 		_ = listener.Close()
 	}
-	args := sidecarArguments(r.collector, int(file.Fd()), userConfigs(&r.environ))
 	environ := sidecarEnvironment(r.environ.entries)
+	args := sidecarArguments(r.collector, int(file.Fd()), r.usableConfigs(file, environ))
 	raiseBadness(os.Getpid())
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil {
 		return err
@@ -100,6 +109,30 @@ func (r *run) becomeSidecar(config []byte) error {
 		_ = unix.Dup2(null, 2)
 	}
 	return syscall.Exec(r.collector, args, environ)
+}
+
+// usableConfigs are the user's files, or none if the Collector does not accept them: later nobody would be there to hear
+// it, or to start it without them.
+func (r *run) usableConfigs(config *os.File, environ []string) []string {
+	user := userConfigs(&r.environ)
+	if len(user) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), validateLimit)
+	defer cancel()
+	args := sidecarArguments("validate", sidecarConfigFD, user)
+	check := exec.CommandContext(ctx, r.collector, args...)
+	check.Env, check.ExtraFiles, check.WaitDelay = environ, []*os.File{config}, time.Second
+	said, err := check.CombinedOutput()
+	if err == nil {
+		return user
+	}
+	reason := strings.Join(strings.Fields(string(said)), " ")
+	if len(reason) > maxReason {
+		reason = reason[:maxReason] + "..."
+	}
+	r.msg.warn("running without GRAPHSIGNAL_COLLECTOR_CONFIG (%v): %s", err, reason)
+	return nil
 }
 
 // commandLineOf returns the arguments of a living process.

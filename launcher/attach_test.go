@@ -121,6 +121,26 @@ func TestAttachSaysWhenThePortIsTaken(t *testing.T) {
 	}
 }
 
+// TestAttachWithConfiguration: the user's files are used if the Collector accepts them; if not, that is said before nobody
+// is there any more to say it.
+func TestAttachWithConfiguration(t *testing.T) {
+	pid := strconv.Itoa(sleeper(t, "sleep", "1000"))
+	for mode, used := range map[string]bool{"crash": true, "crash-with-user": false} {
+		t.Run(mode, func(t *testing.T) {
+			l, _ := runToEnd(t, settings{env: []string{"FAKE_MODE=" + mode, "GRAPHSIGNAL_COLLECTOR_CONFIG=a.yaml, b.yaml"}},
+				"--listen-port", strconv.Itoa(freeTCPPort(t)), "--attach", pid)
+			args := l.recorded("args")
+			if got := strings.Contains(args, "--config=file:a.yaml\n--config=file:b.yaml\n--feature-gates="); got != used {
+				t.Errorf("the Collector's arguments are %q", args)
+			}
+			const said = "running without GRAPHSIGNAL_COLLECTOR_CONFIG (exit status 3): Error: unknown type nosuch"
+			if strings.Contains(l.stderr.String(), said) == used {
+				t.Errorf("%q", l.stderr.String())
+			}
+		})
+	}
+}
+
 func TestPrintEnvironment(t *testing.T) {
 	prefix := t.TempDir()
 	for _, name := range []string{"bin", "lib/graphsignal", "cuda/extras/CUPTI/lib64"} {

@@ -16,6 +16,13 @@ import (
 // ready, waits for the end of the control channel, records the console's segments and ends. FAKE_MODE changes that.
 func fakeCollector() int {
 	dir, mode := os.Getenv("FAKE_RECORD"), os.Getenv("FAKE_MODE")
+	if os.Args[1] == "validate" {
+		if mode == "crash-with-user" {
+			fmt.Fprintln(os.Stderr, "Error: unknown\ntype nosuch")
+			return 3
+		}
+		return 0
+	}
 	write := func(name, content string) {
 		// Complete when it is seen.
 		temporary := filepath.Join(dir, "."+name)
