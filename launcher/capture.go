@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,8 @@ const (
 	maxLine = 64 << 10
 	// captureChunk is how much is taken from a stream at a time, in bytes.
 	captureChunk = 64 << 10
+	// captureInterval is how long output gathers before it is captured.
+	captureInterval = 25 * time.Millisecond
 	// rotationInterval is the least time between two segments. The sidecar reads 20 times a second and there are two
 	// segments, so that it sees all that is written at this pace.
 	rotationInterval = 25 * time.Millisecond
@@ -79,17 +82,22 @@ func (c *capture) run() {
 		}
 		if !busy && open > 0 {
 			<-c.wake
+			c.rest(captureInterval)
 		}
 	}
 }
 
 // pace is called before a new segment replaces the one that began at a time.
 func (c *capture) pace(began time.Time) {
-	rest := rotationInterval - time.Since(began)
-	if rest <= 0 {
+	c.rest(rotationInterval - time.Since(began))
+}
+
+// rest waits, unless the run is at its end.
+func (c *capture) rest(d time.Duration) {
+	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(rest)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -217,6 +225,15 @@ func statusRecord(now int64, signalled bool, number int) []byte {
 	return []byte(`{"ts":` + strconv.FormatInt(now, 10) + `,"` + key + `":` + strconv.Itoa(number) + "}\n")
 }
 
+// isPlainWord reports whether none of eight bytes needs care. A byte that does may spoil the verdict on the next ones
+// by its borrow, but it decides already.
+func isPlainWord(w uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^ones*'"', w^ones*'\\'
+	low := w - ones*0x20
+	return (w|low|(quote-ones)|(backslash-ones))&highs == 0
+}
+
 // needsCare marks the bytes that cannot simply be copied into a JSON string.
 var needsCare = func() (table [256]bool) {
 	for b := range table {
@@ -231,6 +248,12 @@ const hexDigits = "0123456789abcdef"
 func appendJSONText(out, text []byte) []byte {
 	plain := 0 // the start of what needs no change
 	for i := 0; i < len(text); {
+		for len(text)-i >= 8 && isPlainWord(binary.LittleEndian.Uint64(text[i:])) {
+			i += 8
+		}
+		if i == len(text) {
+			break
+		}
 		b := text[i]
 		if !needsCare[b] {
 			i++

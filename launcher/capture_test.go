@@ -97,6 +97,22 @@ func TestLineCutter(t *testing.T) {
 	}
 }
 
+func TestEveryByteAtEveryPlace(t *testing.T) {
+	for b := range 256 {
+		for at := range 17 {
+			line := []byte("abcdefgh~ ABCDEFG")
+			line[at] = byte(b)
+			var got string
+			if err := json.Unmarshal([]byte(`"`+string(appendJSONText(nil, line))+`"`), &got); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			if want := strings.ToValidUTF8(string(line), "\uFFFD"); got != want {
+				t.Fatalf("%q became %q", line, got)
+			}
+		}
+	}
+}
+
 func FuzzLineCutter(f *testing.F) {
 	f.Add([]byte("a\r\nb\n\xff\"\\\r\r\n"), 3)
 	f.Add([]byte("\rbar 1%\rbar 2%\n\x00"), 1)

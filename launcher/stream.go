@@ -110,8 +110,15 @@ func (s *stream) finish(result outcome) {
 func (s *stream) pump() outcome {
 	buffer := make([]byte, streamBuffer)
 	watchReader := isAnonymousPipe(s.out)
+	wait := newWaiter()
+	defer wait.close()
+	wait.add(s.in, unix.EPOLLIN)
+	wait.add(s.wake, unix.EPOLLIN)
+	if watchReader {
+		wait.add(s.out, 0) // errors are always reported
+	}
 	for {
-		switch ready, held := s.waitForOutput(watchReader); {
+		switch ready, held := s.waitForOutput(wait, watchReader); {
 		case held:
 			return outcomeHeld
 		case !ready:
@@ -152,7 +159,7 @@ func (s *stream) pass(data []byte) bool {
 
 // waitForOutput waits until the workload's output can be read. After the workload's end it gives up on a stream that
 // is silent, or takes too long; held says so. Neither ready nor held: the reader of our own output is gone.
-func (s *stream) waitForOutput(watchReader bool) (ready, held bool) {
+func (s *stream) waitForOutput(wait *waiter, watchReader bool) (ready, held bool) {
 	for {
 		timeout, over := s.patience()
 		if over {
@@ -160,9 +167,9 @@ func (s *stream) waitForOutput(watchReader bool) (ready, held bool) {
 		}
 		fds := [3]unix.PollFd{{Fd: int32(s.in), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: -1}}
 		if watchReader {
-			fds[2].Fd = int32(s.out) // errors are always reported
+			fds[2].Fd = int32(s.out)
 		}
-		n, err := unix.Poll(fds[:], timeout)
+		n, err := wait.poll(fds[:], timeout)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:

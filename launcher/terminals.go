@@ -24,12 +24,18 @@ type terminals struct {
 	left     int
 	buffers  [][]byte
 	keyboard keyboard
+	wait     *waiter
+	// keys is the descriptor of the keyboard in wait, -1 for none.
+	keys int
 }
 
 // runTerminals passes the streams until they end.
 func runTerminals(streams []*stream) {
-	t := &terminals{streams: streams, left: len(streams)}
-	for range streams {
+	t := &terminals{streams: streams, left: len(streams), wait: newWaiter(), keys: -1}
+	defer t.wait.close()
+	for _, s := range streams {
+		t.wait.add(s.in, unix.EPOLLIN|unix.EPOLLPRI)
+		t.wait.add(s.wake, unix.EPOLLIN)
 		t.open = append(t.open, true)
 		t.buffers = append(t.buffers, make([]byte, 8<<10))
 	}
@@ -79,6 +85,18 @@ func (t *terminals) passOthers(prompt int) {
 	}
 }
 
+// waitForKeys makes the keyboard's descriptor, or none (-1), one of those waited for.
+func (t *terminals) waitForKeys(fd int) {
+	if fd == t.keys {
+		return
+	}
+	if t.keys >= 0 {
+		t.wait.remove(t.keys)
+	}
+	t.keys = fd
+	t.wait.add(fd, unix.EPOLLIN)
+}
+
 func (t *terminals) pass(i int, data []byte) {
 	if len(data) > 0 && !t.streams[i].pass(data) {
 		t.finish(i, outcomeClosed)
@@ -95,6 +113,8 @@ func (t *terminals) finish(i int, result outcome) {
 		t.keyboard.to = nil
 	}
 	t.streams[i].terminal.syncModes()
+	t.wait.remove(t.streams[i].in)
+	t.wait.remove(t.streams[i].wake)
 	t.streams[i].finish(result)
 }
 
@@ -153,7 +173,8 @@ func (t *terminals) poll(wanted []bool, timeout int) (ready []bool, quiet bool) 
 			limited = int(keyboardCheck / time.Millisecond)
 		}
 	}
-	n, err := unix.Poll(fds, limited)
+	t.waitForKeys(int(keys.Fd))
+	n, err := t.wait.poll(fds, limited)
 	if err != nil {
 		return ready, false
 	}
