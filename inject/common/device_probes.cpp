@@ -110,12 +110,14 @@ int DeviceProbes::by_address(const void* a, const void* b) {
 void DeviceProbes::refresh(uint64_t wait_ns) {
   if (!__atomic_load_n(&enabled_, __ATOMIC_ACQUIRE) || closing()) return;
   // While a reading goes on, the slots are its own.
-  if (!running_ || answered_.is_set()) {
+  const bool idle = !running_ || answered_.is_set();
+  if (idle) {
     if (!collect()) return;
     answered_.clear();
     if (!running_) {
-      running_ = start_thread(&thread_, "graphsignal-gpu", thread_main, this);
-      if (!running_) {
+      const bool started = start_thread(&thread_, "graphsignal-gpu", thread_main, this);
+      __atomic_store_n(&running_, started, __ATOMIC_RELEASE);
+      if (!started) {
         options_.log->add(Level::kError, "GPU probes are not read: no thread");
         __atomic_store_n(&enabled_, false, __ATOMIC_RELEASE);
         return;
@@ -124,14 +126,15 @@ void DeviceProbes::refresh(uint64_t wait_ns) {
     }
     asked_.set();
   }
-  const bool in_time = answered_.wait(wait_ns);
-  if (!in_time && current_) options_.log->add(Level::kWarning, "reading GPU probes takes long; they are left out until it has ended");
-  __atomic_store_n(&current_, in_time, __ATOMIC_RELEASE);
+  // A reading that takes longer than this document waits is for the next one; one that takes longer than that is too old.
+  const bool current = answered_.wait(wait_ns) || idle;
+  if (!current && current_) options_.log->add(Level::kWarning, "reading GPU probes takes long; they are left out until it has ended");
+  __atomic_store_n(&current_, current, __ATOMIC_RELEASE);
 }
 
 void DeviceProbes::close(uint64_t wait_ns) {
   __atomic_store_n(&closed_, true, __ATOMIC_RELEASE);
-  if (forked() || !running_) return;
+  if (forked() || !__atomic_load_n(&running_, __ATOMIC_ACQUIRE)) return;
   asked_.set();
   // In a driver that hangs the lock is never given back; the end of the process does not wait for that.
   if (driver_.acquire_within(wait_ns)) driver_.release();

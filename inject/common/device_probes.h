@@ -44,8 +44,8 @@ class DeviceProbes {
   };
   void start(const Options& options);
 
-  // Reads all blocks once and waits for that at most so long; a reading that takes longer goes on, and until it has ended
-  // no other begins and no device probe is published. The thread starts with the first device probe.
+  // Reads all blocks once and waits for that at most so long. A reading that takes longer goes on, and what it gets is
+  // published the next time; if it has not ended by then, nothing is. The thread starts with the first device probe.
   void refresh(uint64_t wait_ns);
 
   // No call of the driver begins from now on; waits at most so long for one that goes on. What was read stays published.
@@ -105,7 +105,7 @@ class DeviceProbes {
   bool ever_unread_ = false;
   bool enabled_ = false;
   bool running_ = false;
-  bool current_ = false;  // the last reading was in time
+  bool current_ = false;  // what was read last is recent
   bool overflow_logged_ = false;
   bool closed_ = false;
 };

@@ -59,3 +59,18 @@ test-probes: all $(PROBE_TESTS)
 	test/probe_examples.sh $(ROOT)/$(OUT)/libgraphsignal_probe.so
 
 test: test-probes
+
+# The reading of GPU probes under the sanitizers.
+define sanitized_probes
+$(1)-probes: $$(FAKE_HEADERS) $$(CUPTI)
+	@mkdir -p $$(BUILD)/$(1)
+	$$(CC) $(2) $$(STUB_CFLAGS) -Wl,-soname,libcuda.so.1 cupti/testdata/fake_cuda_memory.c -o $$(BUILD)/$(1)/libcuda.so.1 -pthread
+	$$(CXX) -std=c++17 -O1 -fno-omit-frame-pointer $(2) $$(TESTFLAGS) -fPIC -shared $$(CUPTI) -o $$(BUILD)/$(1)/injection.so $$(TESTLIBS)
+	$$(CXX) -std=c++17 -O1 -fno-omit-frame-pointer $(2) $$(FAKE_FLAGS) -D__CUDACC__ test/programs/probe_gpu_program.cpp \
+		-o $$(BUILD)/$(1)/probe_gpu_program $$(BUILD)/$(1)/libcuda.so.1 -Wl,-rpath,$$(ROOT)/$$(BUILD)/$(1) $$(TESTLIBS)
+	test/sanitized_probes.sh $$(ROOT)/$$(BUILD)/$(1)
+$(1): $(1)-probes
+.PHONY: $(1)-probes
+endef
+$(eval $(call sanitized_probes,asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=all))
+$(eval $(call sanitized_probes,tsan,-fsanitize=thread))

@@ -80,8 +80,9 @@ static int enter(const char* name, int unsafe) {
     struct rule* r = &rules[i];
     if (r->times == 0 || strcmp(r->name, name) != 0) continue;
     if (r->times > 0) r->times--;
+    const int error = r->error;
     pthread_mutex_unlock(&lock);
-    return r->error;
+    return error;
   }
   return 0;
 }

@@ -57,13 +57,15 @@ static inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureM
 static inline int __clzll(long long v) { return v ? __builtin_clzll(static_cast<unsigned long long>(v)) : 64; }
 static inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 static inline unsigned long long atomicMin(unsigned long long* p, unsigned long long v) {
-  const unsigned long long old = *p;
-  if (v < old) *p = v;
+  unsigned long long old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (v < old && !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
   return old;
 }
 static inline unsigned long long atomicMax(unsigned long long* p, unsigned long long v) {
-  const unsigned long long old = *p;
-  if (v > old) *p = v;
+  unsigned long long old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (v > old && !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
   return old;
 }
 #endif
