@@ -20,8 +20,8 @@
 // Environment: GRAPHSIGNAL_PROBE_LIB names (by absolute path) a publisher library, which the first registration loads.
 // It is ignored in set-user-id programs.
 //
-// An executable whose probes shall also be found by a reader that was not told about it (one outside the publisher) must
-// export its registry: link with -Wl,--export-dynamic-symbol=__graphsignal_probe_registry_v1 or -rdynamic.
+// No link flag is needed: where the dynamic linker does not show a registry, the publisher looks for it in memory. An executable
+// may still export it (-Wl,--export-dynamic-symbol=__graphsignal_probe_registry_v1, or -rdynamic) for readers that do not look.
 #ifndef GRAPHSIGNAL_PROBE_H
 #define GRAPHSIGNAL_PROBE_H
 

@@ -48,12 +48,15 @@ $(T)/module_clang.so: test/programs/probe_module.cpp $(HEADERS) | $(T)
 $(T)/probe_discovery_test: test/probe_discovery_test.cpp $(COMMON) $(TEST_HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< $(COMMON) -o $@ $(TESTLIBS)
 
-PROBE_TESTS := $(HEADER_TESTS) $(T)/probe_gpu_test $(T)/probe_gpu_program $(GPU_MODULES) $(T)/probe_discovery_test \
+$(T)/probe_copies_test: test/probe_copies_test.cpp $(CUPTI) $(TEST_HEADERS) | $(T)
+	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< $(filter-out cupti/injection.cpp,$(CUPTI)) -o $@ $(TESTLIBS)
+
+PROBE_TESTS := $(HEADER_TESTS) $(T)/probe_copies_test $(T)/probe_gpu_test $(T)/probe_gpu_program $(GPU_MODULES) $(T)/probe_discovery_test \
 	$(T)/probe_discovery_program $(T)/foreign_probes.so $(foreach m,a b c clang,$(T)/module_$(m).so)
 
 .PHONY: test-probes
 test-probes: all $(PROBE_TESTS)
-	set -e; for t in $(HEADER_TESTS); do $$t; done
+	set -e; for t in $(HEADER_TESTS) $(T)/probe_copies_test; do $$t; done
 	$(T)/probe_discovery_test $(ROOT)/$(OUT)/libgraphsignal_probe.so $(ROOT)/$(T)
 	$(T)/probe_gpu_test $(ROOT)/$(OUT)/libgraphsignal_cupti.so $(ROOT)/$(T)/probe_gpu_program $(GPU_MODULES:%=$(ROOT)/%)
 	test/probe_examples.sh $(ROOT)/$(OUT)/libgraphsignal_probe.so
