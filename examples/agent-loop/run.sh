@@ -19,7 +19,7 @@ for kv in concat preallocated; do
 	echo "== under graphsignal-run: $kv"
 	graphsignal-run --output "$out/$kv.json" python3 "$here/decode.py" --kv "$kv" --seconds 16 >"$out/$kv.txt" 2>&1 &
 	run=$!
-	until grep -q ready "$out/$kv.txt"; do
+	until grep -qs ready "$out/$kv.txt"; do
 		kill -0 $run 2>/dev/null || { cat "$out/$kv.txt"; exit 1; }
 		sleep 0.2
 	done

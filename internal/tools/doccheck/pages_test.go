@@ -157,6 +157,7 @@ func TestCommands(t *testing.T) {
 			}
 			name, _ := filepath.Rel(root, fmt.Sprintf("%s:%d", b.Page, b.Line))
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				port := strconv.Itoa(freePort(t))
 				if b.Mark == "live" {
 					port = live
