@@ -176,6 +176,33 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// TestGPUsToTheEnd: a run long enough for the sidecar to give memory back makes calls at its end that it never made
+// before, and still writes the final document.
+func TestGPUsToTheEnd(t *testing.T) {
+	h := newGPUHost(t, fakenvml.H200, false)
+	output := filepath.Join(t.TempDir(), "signals.json")
+	r := start(t, h.env, "--output", output, "sleep", "7")
+	if code := r.wait().ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	raw, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatalf("no final document: %v", err)
+	}
+	d, err := parseDocument(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.find("gpu_temperature_celsius") == nil || len(d.Errors) > 0 {
+		t.Errorf("the final document is %s", raw)
+	}
+	for _, last := range []string{"EventSetFree", "Shutdown"} {
+		if h.calls(t, last) == 0 {
+			t.Errorf("%s was not called", last)
+		}
+	}
+}
+
 // TestGPUSelection: the sidecar inherits what tells the workload which GPUs it has.
 func TestGPUSelection(t *testing.T) {
 	h := newGPUHost(t, fakenvml.H200s(4), false)

@@ -22,24 +22,45 @@ func GiveBack() error {
 	if err != nil {
 		return err
 	}
-	maps, err := os.ReadFile("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return err
 	}
-	for scanner := bufio.NewScanner(bytes.NewReader(maps)); scanner.Scan(); {
-		start, end, ok := readOnlyMapping(scanner.Text(), path)
-		if !ok {
-			continue
-		}
-		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_DONTNEED); errno != 0 {
+	for _, m := range readOnlyMappings(maps, path) {
+		if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, m.start, m.end-m.start, syscall.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("madvise: %w", errno)
 		}
 	}
 	return nil
 }
 
-// readOnlyMapping parses a line of /proc/self/maps (proc_pid_maps(5)) and reports whether it maps the file at path
-// privately and without write permission, so that dropping its pages loses nothing.
+type mapping struct{ start, end uintptr }
+
+// readOnlyMappings reads /proc/self/smaps (proc_pid_smaps(5)) and returns the mappings of the file at path whose pages
+// all are the file's own. One that the loader has written to, for relocations, and protected afterwards is none: its
+// pages exist nowhere else.
+func readOnlyMappings(smaps []byte, path string) []mapping {
+	var found []mapping
+	var last mapping
+	var isFile bool
+	for scanner := bufio.NewScanner(bytes.NewReader(smaps)); scanner.Scan(); {
+		line := scanner.Text()
+		if value, ok := strings.CutPrefix(line, "Anonymous:"); ok {
+			if isFile && strings.TrimSpace(value) == "0 kB" {
+				found = append(found, last)
+			}
+			isFile = false
+			continue
+		}
+		if start, end, ok := readOnlyMapping(line, path); ok {
+			last, isFile = mapping{start, end}, true
+		}
+	}
+	return found
+}
+
+// readOnlyMapping parses the first line of a mapping and reports whether it maps the file at path privately and without
+// write permission.
 func readOnlyMapping(line, path string) (start, end uintptr, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 6 || fields[5] != path || fields[1] != "r-xp" && fields[1] != "r--p" {

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,6 +23,27 @@ func TestReadOnlyMapping(t *testing.T) {
 		if _, _, ok := readOnlyMapping(line, "/opt/bin/program"); ok != want {
 			t.Errorf("%q: %v", line, ok)
 		}
+	}
+}
+
+func TestWrittenMappingsStay(t *testing.T) {
+	const smaps = `00400000-01200000 r-xp 00000000 fe:00 123    /opt/bin/program
+Size:              14336 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+01200000-01201000 r--p 00e00000 fe:00 123    /opt/bin/program
+Size:                  4 kB
+Private_Dirty:         4 kB
+Anonymous:             4 kB
+01201000-02200000 r--p 00e01000 fe:00 123    /opt/bin/program
+Anonymous:             0 kB
+7f0000000000-7f0000001000 r-xp 00000000 fe:00 9 /usr/lib/libc.so.6
+Anonymous:             0 kB
+`
+	got := readOnlyMappings([]byte(smaps), "/opt/bin/program")
+	want := []mapping{{0x400000, 0x1200000}, {0x1201000, 0x2200000}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%x", got)
 	}
 }
 
