@@ -13,10 +13,12 @@ _LAUNCHER = "graphsignal-run"
 # Seconds that the launcher may take to look around, and to become the sidecar. It takes some milliseconds.
 _START_TIMEOUT = 10.0
 
+# Names the watched process to its descendants.
+_MARK = "GRAPHSIGNAL_WATCHED_PID"
+_MAX_ANCESTORS = 64
+
 _logger = logging.getLogger("graphsignal")
-# The sidecar, and the process that it was started for: a forked child inherits both.
 _sidecar = None
-_watched_pid = None
 
 
 class _Sidecar(subprocess.Popen):
@@ -35,17 +37,19 @@ def watch(metrics_port=None, cuda_graph_trace=None, *, listen_host=None, listen_
     output: file that gets the last /signals document when this process has ended.
 
     Returns the sidecar as subprocess.Popen, which may be terminated or left alone: it ends with this process. Returns
-    None if there is no sidecar, with a warning of the logger "graphsignal" that says why, and in a forked child of a
-    process that is watched, which its parent's sidecar covers. Never raises. A further call returns the same sidecar
-    while it lives.
+    None if there is no sidecar, with a warning of the logger "graphsignal" that says why, and in descendants of a
+    process that is watched, which its sidecar covers. Never raises. A further call returns the same sidecar while it
+    lives.
     """
-    global _sidecar, _watched_pid
+    global _sidecar
     try:
-        if _sidecar is not None:
-            if _watched_pid != os.getpid():
-                return None
-            if _sidecar.poll() is None:
+        watched = os.environ.get(_MARK, "")
+        if watched == str(os.getpid()):
+            if _sidecar is not None and _sidecar.poll() is None:
                 return _sidecar
+        elif watched in _ancestors():
+            _logger.debug("process %s, which this one descends from, is watched", watched)
+            return None
         options = []
         for name, value in (
             ("--metrics-port", metrics_port),
@@ -62,11 +66,25 @@ def watch(metrics_port=None, cuda_graph_trace=None, *, listen_host=None, listen_
             _logger.warning("watch() should come before the first use of the GPU: what was initialised already is not profiled")
         sidecar = _start(launcher, options)
         os.environ.update(variables)
-        _sidecar, _watched_pid = sidecar, os.getpid()
+        os.environ[_MARK] = str(os.getpid())
+        _sidecar = sidecar
         return sidecar
     except Exception as error:  # a profiler must not cost the application anything
         _logger.warning("this process is not profiled: %s", error)
         return None
+
+
+def _ancestors():
+    """Returns the pids of the parent, its parent and so on, as strings."""
+    found = []
+    pid = str(os.getppid())
+    while pid != "0" and len(found) < _MAX_ANCESTORS:
+        found.append(pid)
+        try:
+            pid = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+        except (OSError, IndexError):
+            break
+    return found
 
 
 def _find_launcher():

@@ -208,6 +208,32 @@ print("up", flush=True)
                      "os.waitpid(pid, 0)") as watched:
             self.assertEqual(watched.line(), "None")
 
+    def test_spawned_child(self):
+        """A module-level watch() runs again in the children of multiprocessing's spawn method."""
+        port = free_port()
+        with tempfile.TemporaryDirectory() as directory:
+            script = Path(directory, "program.py")
+            script.write_text(f"""
+import graphsignal, multiprocessing
+sidecar = graphsignal.watch(listen_port={port})
+def work():
+    print(sidecar, flush=True)
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+    print(sidecar.poll(), child.exitcode)
+""")
+            result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=DEADLINE, env=environment())
+        self.assertEqual(result.stdout.splitlines(), ["None", "None 0"], result.stderr)
+        self.assertEqual(result.stderr, "")
+
+    def test_mark_of_a_stranger(self):
+        """The mark of a process that is no ancestor, as of a shell that was started from a watched program, counts nothing."""
+        with Watched(f"import graphsignal\nprint(graphsignal.watch(listen_port={free_port()}) is not None, flush=True)",
+                     GRAPHSIGNAL_WATCHED_PID="4194304") as watched:
+            self.assertEqual(watched.line(), "True")
+
     def test_version_is_the_launchers(self):
         said = subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
         sys.path.insert(0, str(ROOT / "python"))
