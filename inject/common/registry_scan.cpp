@@ -13,12 +13,12 @@ namespace {
 
 const size_t kRegistry = sizeof(graphsignal_probe_registry);
 const uint32_t kLongestPause = 64;
-// Up to so much is searched in each call; more, more rarely.
-const size_t kSmall = 32u << 20;
+// Up to so much is watched for pages that come into use.
+const size_t kSmall = 64u << 20;
 // More than this of an object is not searched.
 const size_t kMostBytes = 1u << 30;
 const size_t kPagesAtOnce = 1024;
-const size_t kBytesAtOnce = 64 << 10;
+const size_t kBytesAtOnce = 128 << 10;  // at least a page of any machine
 // No registry is older than this (2015).
 const uint64_t kEarliest = 1420070400000000000u;
 const uint64_t kHour = 3600000000000u;
@@ -89,6 +89,9 @@ int list_object(struct dl_phdr_info* info, size_t, void* p) {
   return 0;
 }
 
+// In the same memory as the copy of the registry that this library has itself.
+uint32_t own;
+
 // The registry that an object or one of its dependencies exports, or NULL.
 graphsignal_probe_registry* exported(const Loaded& item) {
   void* object = dlopen(item.program ? nullptr : item.name, RTLD_LAZY | RTLD_NOLOAD);
@@ -131,14 +134,29 @@ bool keep_loaded(const void* address) {
   return true;
 }
 
+// FNV-1a over which pages are in memory.
+uint64_t RegistryScan::pages_in_use(const Object& o) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (uintptr_t at = o.begin & ~(page - 1); at < o.end; at += kPagesAtOnce * page) {
+    const size_t left = (o.end - at + page - 1) / page;
+    const size_t pages = left < kPagesAtOnce ? left : kPagesAtOnce;
+    if (mincore(reinterpret_cast<void*>(at), pages * page, scratch_->resident) != 0) continue;
+    for (size_t i = 0; i < pages; i++) hash = (hash ^ (scratch_->resident[i] & 1)) * 0x100000001B3u;
+  }
+  return hash;
+}
+
 // Searches the pages that are in memory: a registry in use has been written to.
 graphsignal_probe_registry* RegistryScan::search(Object& o) {
-  if (o.wait > 0) {
+  const uint64_t in_use = o.end - o.begin <= kSmall ? pages_in_use(o) : 0;
+  if (in_use == o.pages && o.wait > 0) {
     o.wait--;
     return nullptr;
   }
-  o.pause = o.end - o.begin <= kSmall ? 0 : o.pause == 0 ? 1 : o.pause * 2 < kLongestPause ? o.pause * 2 : kLongestPause;
+  o.pause = in_use != o.pages ? 1 : o.pause == 0 ? 1 : o.pause * 2 < kLongestPause ? o.pause * 2 : kLongestPause;
   o.wait = o.pause;
+  o.pages = in_use;
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uint64_t mark = GRAPHSIGNAL_PROBE_ABI_MAGIC | static_cast<uint64_t>(GRAPHSIGNAL_PROBE_ABI_VERSION) << 32;
   const uintptr_t end = o.end - o.begin < kMostBytes ? o.end : o.begin + kMostBytes;
@@ -146,17 +164,18 @@ graphsignal_probe_registry* RegistryScan::search(Object& o) {
     const size_t left = (end - at + page - 1) / page;
     const size_t pages = left < kPagesAtOnce ? left : kPagesAtOnce;
     if (mincore(reinterpret_cast<void*>(at), pages * page, scratch_->resident) != 0) continue;
-    for (size_t i = 0; i < pages; i++) {
-      if (!(scratch_->resident[i] & 1)) continue;
-      for (size_t part = 0; part < page; part += kBytesAtOnce) {
-        const uintptr_t from = at + i * page + part;
-        const size_t bytes = page - part < kBytesAtOnce ? page - part : kBytesAtOnce;
-        if (!read_memory(from, scratch_->words, bytes)) break;
-        for (size_t w = 0; w < bytes / sizeof(uint64_t); w++) {
-          const uintptr_t address = from + w * sizeof(uint64_t);
-          if (scratch_->words[w] != mark || address < o.begin || o.end - address < kRegistry) continue;
-          if (plausible_registry(address)) return reinterpret_cast<graphsignal_probe_registry*>(address);
-        }
+    for (size_t i = 0; i < pages;) {
+      // As many pages as are in memory one behind the other, up to what is read at once.
+      size_t run = i;
+      while (run < pages && (scratch_->resident[run] & 1) && (run - i + 1) * page <= kBytesAtOnce) run++;
+      const uintptr_t from = at + i * page;
+      const size_t bytes = (run - i) * page;
+      i = run > i ? run : i + 1;
+      if (bytes == 0 || !read_memory(from, scratch_->words, bytes)) continue;
+      for (size_t w = 0; w < bytes / sizeof(uint64_t); w++) {
+        const uintptr_t address = from + w * sizeof(uint64_t);
+        if (scratch_->words[w] != mark || address < o.begin || address > o.end || o.end - address < kRegistry) continue;
+        if (plausible_registry(address)) return reinterpret_cast<graphsignal_probe_registry*>(address);
       }
     }
   }
@@ -193,7 +212,9 @@ void RegistryScan::run(Found found, void* context) {
   for (uint32_t i = 0; i < all.count; i++) {
     const Loaded& item = all.items[i];
     Object* o = object(item.begin, item.end);
-    if (!o || o->done) continue;
+    const uintptr_t ours = reinterpret_cast<uintptr_t>(&own);
+    // Our own copy is attached otherwise.
+    if (!o || o->done || (ours >= item.begin && ours < item.end)) continue;
     graphsignal_probe_registry* r = o->asked ? nullptr : exported(item);
     o->asked = true;
     if (!r) r = search(*o);

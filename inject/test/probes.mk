@@ -10,7 +10,7 @@ $(FAKE_DRIVER): cupti/testdata/fake_cuda_memory.c cupti/testdata/fake_cuda_memor
 	$(CC) $(STUB_CFLAGS) -Wl,-soname,libcuda.so.1 $< -o $@ -pthread
 
 # Both headers with both compilers, in three standards; each also with its device half left out.
-HEADER_TESTS := $(T)/cuda_header_g++17 $(T)/hip_header_g++20 $(if $(CLANG),$(T)/cuda_header_clang++2b $(T)/hip_header_clang++17)
+HEADER_TESTS := $(T)/cuda_header_g++17 $(T)/hip_header_g++2b $(if $(CLANG),$(T)/cuda_header_clang++2b $(T)/hip_header_clang++17)
 define header_test
 $(T)/cuda_header_$(1)%: test/probe_device_header_test.cpp $$(FAKE_DRIVER) $$(FAKE_HEADERS) | $$(T)
 	$(1) -std=c++$$* $$(FAKE_FLAGS) -D__CUDACC__ $$< -o $$@ $$(FAKE_LIBS)

@@ -10,7 +10,7 @@
 namespace {
 
 // So large that a registry beside it is looked for ever more rarely, and a place for what only looks like one.
-alignas(8) unsigned char large[48 << 20];
+alignas(8) unsigned char large[80 << 20];
 
 void fail(const char* what) {
   fprintf(stderr, "%s: %s\n", what, dlerror());
