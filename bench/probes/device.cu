@@ -56,7 +56,7 @@ int main() {
   cudaDeviceProp properties;
   CHECK_CUDA(cudaGetDeviceProperties(&properties, 0));
   const int full = properties.multiProcessorCount * 8;
-  graphsignal_probe_cuda_pool pool;
+  graphsignal_probe_cuda_pool pool = {};
   if (graphsignal_probe_cuda_pool_init(&pool, static_cast<size_t>(full)) != 0) return 1;
   for (int i = 0; i < full; i++) {
     if (!graphsignal_probe_register_cuda_pooled(&pool, ("bench_" + std::to_string(i)).c_str(), nullptr, nullptr, 0)) return 1;

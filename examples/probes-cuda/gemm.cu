@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   }
 
   // The blocks of instruments that belong together come from one pool: a profiler reads them by one copy.
-  graphsignal_probe_cuda_pool pool;
+  graphsignal_probe_cuda_pool pool = {};
   graphsignal_probe_cuda_pool_init(&pool, 3);
   const auto phase = [&](const char* name) {
     const char* keys[] = {"phase"};

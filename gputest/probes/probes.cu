@@ -139,7 +139,7 @@ void bins() {
 
 // n instruments in a pool, or each with a block of its own; block i records i + 1 twice.
 void many(unsigned n, bool pooled, double seconds) {
-  graphsignal_probe_cuda_pool pool;
+  graphsignal_probe_cuda_pool pool = {};
   if (pooled) REQUIRE(graphsignal_probe_cuda_pool_init(&pool, n) == 0 && pool.capacity == n);
   std::vector<graphsignal_instrument_data*> blocks;
   for (unsigned i = 0; i < n; i++) {
@@ -173,7 +173,7 @@ void gaps(unsigned probes, double seconds) {
   constexpr unsigned kMost = 600000;
   graphsignal_instrument_data* data = nullptr;
   if (probes) {
-    graphsignal_probe_cuda_pool pool;
+    graphsignal_probe_cuda_pool pool = {};
     REQUIRE(graphsignal_probe_cuda_pool_init(&pool, probes) == 0);
     for (unsigned i = 0; i < probes; i++) {
       graphsignal_probe_entry* e = graphsignal_probe_register_cuda_pooled(&pool, ("test_gap_" + std::to_string(i)).c_str(), nullptr, nullptr, 0);
@@ -219,7 +219,7 @@ void capture(double seconds) {
   CHECK_CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
   record_blocks<<<64, 32, 0, s>>>(graphsignal_probe_device_data(before), 0);
   graphsignal_probe_entry *other = nullptr, *again = nullptr;
-  graphsignal_probe_cuda_pool pool;
+  graphsignal_probe_cuda_pool pool = {};
   int pooled = -1;
   cudaError_t left = cudaErrorUnknown;
   std::thread([&] {
@@ -281,7 +281,7 @@ void reset(double seconds) {
 
 // Ends in the middle of things.
 void leave(unsigned ms) {
-  graphsignal_probe_cuda_pool pool;
+  graphsignal_probe_cuda_pool pool = {};
   REQUIRE(graphsignal_probe_cuda_pool_init(&pool, 1440) == 0);
   graphsignal_instrument_data* data = nullptr;
   for (unsigned i = 0; i < 1440; i++) {

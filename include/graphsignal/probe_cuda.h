@@ -53,7 +53,7 @@ static inline bool graphsignal_probe__cuda_fill(struct graphsignal_instrument_da
       static_cast<struct graphsignal_instrument_data*>(calloc(n, sizeof(struct graphsignal_instrument_data)));
   if (!image) return false;
   for (size_t i = 0; i < n; i++) image[i].min = UINT64_MAX;
-  cudaStream_t stream;
+  cudaStream_t stream = nullptr;
   bool ok = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
   if (ok) {
     ok = cudaMemcpyAsync(blocks, image, n * sizeof(*image), cudaMemcpyHostToDevice, stream) == cudaSuccess;

@@ -57,7 +57,7 @@ static inline bool graphsignal_probe__rocm_fill(struct graphsignal_instrument_da
       static_cast<struct graphsignal_instrument_data*>(calloc(n, sizeof(struct graphsignal_instrument_data)));
   if (!image) return false;
   for (size_t i = 0; i < n; i++) image[i].min = UINT64_MAX;
-  hipStream_t stream;
+  hipStream_t stream = nullptr;
   bool ok = hipStreamCreateWithFlags(&stream, hipStreamNonBlocking) == hipSuccess;
   if (ok) {
     ok = hipMemcpyAsync(blocks, image, n * sizeof(*image), hipMemcpyHostToDevice, stream) == hipSuccess;
