@@ -48,7 +48,10 @@ type rootSHM struct {
 	ended   []*rootProcess
 	held    int
 	round   int
-	denied  bool // it was reported that a root directory must not be opened
+	// How many processes, at their first sight, let their root directory be opened and how many did not.
+	opened, denied int
+	lastDenied     error
+	told           bool
 }
 
 // rootProcess is a process of the table.
@@ -80,6 +83,11 @@ func (s *rootSHM) Processes() []workload.Process {
 	}
 	for _, e := range entries {
 		s.see(e)
+	}
+	if s.denied > s.opened && !s.told {
+		// A few processes may be guarded well; most are not, where we have the rights.
+		s.told = true
+		s.report.add("Shared memory of most processes may not be read: capabilities SYS_PTRACE and DAC_READ_SEARCH are needed", s.denied, s.lastDenied)
 	}
 	for pid, p := range s.known {
 		if p.round != s.round {
@@ -138,7 +146,14 @@ func (s *rootSHM) see(e procfs.Entry) {
 	}
 	p.round = s.round
 	if p.shm == nil && p.inner != 0 && (fresh || (p.PID+s.round)%recheckRounds == 0) {
-		s.find(p)
+		err := s.find(p)
+		switch {
+		case !fresh:
+		case errors.Is(err, fs.ErrPermission):
+			s.denied, s.lastDenied = s.denied+1, err
+		default:
+			s.opened++
+		}
 	}
 }
 
@@ -177,8 +192,8 @@ func (s *rootSHM) innerPID(pid int) int {
 }
 
 // find looks for the run directory of a process. No part of the way below its root may be a link: a link would be
-// followed from our own root.
-func (s *rootSHM) find(p *rootProcess) {
+// followed from our own root. The error says that its shared memory cannot be opened.
+func (s *rootSHM) find(p *rootProcess) error {
 	way := filepath.Join(s.procfsPath, strconv.Itoa(p.PID), "root")
 	fd, err := openPath(unix.AT_FDCWD, way, 0)
 	for _, name := range []string{"dev", "shm"} {
@@ -191,12 +206,7 @@ func (s *rootSHM) find(p *rootProcess) {
 		_ = unix.Close(above)
 	}
 	if err != nil {
-		if (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) && !s.denied {
-			s.denied = true
-			s.report.add("Shared memory of other processes may not be read (capabilities SYS_PTRACE and DAC_READ_SEARCH)", 1,
-				&fs.PathError{Op: "open", Path: way, Err: err})
-		}
-		return
+		return &fs.PathError{Op: "open", Path: way, Err: err}
 	}
 	name := filepath.Base(rundir.Path("", p.inner))
 	var st unix.Stat_t
@@ -208,9 +218,10 @@ func (s *rootSHM) find(p *rootProcess) {
 	default:
 		p.shm = os.NewFile(uintptr(fd), way)
 		s.held++
-		return
+		return nil
 	}
 	_ = unix.Close(fd)
+	return nil
 }
 
 // ownedBy reports whether a run directory is that of a process and not of another one that has the same pid in another
