@@ -16,7 +16,7 @@ LIB = $(CURDIR)/lib/graphsignal
 RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
 COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
 
-.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml deps install clean
+.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml bench-gpu test-gpu deps install install-files dist test-dist clean
 
 all: build
 
@@ -32,8 +32,11 @@ native:
 
 # The Go tool knows what is up to date; asking it costs less than a second.
 .PHONY: $(BIN)/graphsignal-run $(BIN)/graphsignal-top $(BIN)/graphsignal-collector
-$(BIN)/graphsignal-run $(BIN)/graphsignal-top: $(BIN)/%:
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+# The launcher's entry point notes what it inherits of signals before Go's runtime changes it.
+$(BIN)/graphsignal-run:
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS) -E graphsignalRunStart' -o $@ ./cmd/graphsignal-run
+$(BIN)/graphsignal-top:
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/graphsignal-top
 $(BIN)/graphsignal-collector:
 	$(GO) build -ldflags '$(COLLECTOR_LDFLAGS)' -o $@ ./cmd/graphsignal-collector
 	$(GO) run ./internal/tools/glibcfloor -floor $(GLIBC_FLOOR) -optional nvml $@
@@ -69,16 +72,26 @@ generate: deps
 	$(GO) tool builder --skip-get-modules --skip-compilation --config builder-config.yaml
 	gofmt -w cmd/graphsignal-collector
 	$(GO) run ./internal/tools/metagen $(COMPONENTS)
+	$(GO) run ./internal/tools/metricsdoc docs/metrics.md $(sort $(filter receiver/%,$(COMPONENTS)))
 	protoc --plugin=protoc-gen-go=$$($(GO) tool -n protoc-gen-go) --go_out=. \
 		--go_opt=module=github.com/graphsignal/graphsignal-collector proto/signals.proto
 
 # check-generated fails when what is committed is not what `make generate` makes.
 check-generated: generate
-	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension proto || \
+	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension proto docs/metrics.md || \
 		{ echo "generated files differ: run 'make generate' and commit"; exit 1; }
 
 bench: build
 	scripts/bench.sh
+
+# test-gpu needs an NVIDIA GPU, nvcc, and python3 with PyTorch.
+test-gpu: build
+	$(MAKE) -C gputest test
+	$(MAKE) -C gputest/probes test
+
+# bench-gpu measures what tracing costs against the floor of CUPTI itself.
+bench-gpu: build
+	$(MAKE) -C bench/gpu run
 
 # bench-nvml lays out, in build/nvml.tar.gz, what compares /signals with nvidia-smi and measures the driver's calls on a host with
 # an NVIDIA GPU (bench/nvml/README.md).
@@ -92,13 +105,28 @@ bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 	cp bench/nvml/load.py build/nvml
 	tar -C build -czf build/nvml.tar.gz nvml
 
-install: build
+# install puts everything below PREFIX. It can be moved from there as a whole: the launcher finds the rest from its own place.
+install: build install-files
+
+install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal
 	install -m 755 $(BIN)/graphsignal-run $(BIN)/graphsignal-collector $(BIN)/graphsignal-top $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(LIB)/*.so $(DESTDIR)$(PREFIX)/lib/graphsignal
 	install -m 644 include/graphsignal/*.h $(DESTDIR)$(PREFIX)/include/graphsignal
+	for f in $$(git ls-files LICENSE README.md SKILL.md docs examples); do \
+		install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/graphsignal/$$f" || exit 1; done
+
+# dist makes the release in dist/: tarball, .deb, .rpm, checksums and bill of materials.
+DIST = $(CURDIR)/dist
+dist: build
+	packaging/dist.sh $(DIST)
+
+# test-dist installs the release in a bare Debian 11 and profiles the demo engine there. It needs root, and a network for
+# the first time.
+test-dist: dist
+	packaging/test-dist.sh $(DIST) build/systems
 
 clean:
 	$(MAKE) -C inject clean
 	$(MAKE) -C examples/demo clean
-	rm -rf bin lib build
+	rm -rf bin lib build dist

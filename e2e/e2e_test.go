@@ -51,8 +51,10 @@ func TestMain(m *testing.M) {
 // `make native`.
 func install(prefix string) error {
 	bin = filepath.Join(prefix, "bin")
-	for _, p := range []struct{ name, cgo string }{{"graphsignal-run", "0"}, {"graphsignal-collector", "1"}, {"graphsignal-top", "0"}} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, p.name), "./cmd/"+p.name)
+	for _, p := range []struct{ name, cgo, ldflags string }{
+		{"graphsignal-run", "0", "-E graphsignalRunStart"}, {"graphsignal-collector", "1", ""}, {"graphsignal-top", "0", ""},
+	} {
+		cmd := exec.Command("go", "build", "-ldflags", p.ldflags, "-o", filepath.Join(bin, p.name), "./cmd/"+p.name)
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+p.cgo)
 		if out, err := cmd.CombinedOutput(); err != nil {

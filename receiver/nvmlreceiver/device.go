@@ -29,6 +29,7 @@ type device struct {
 	// The fast lane's own.
 	fastCalls    callState
 	window       [2]uint64 // newest sample seen, µs since the epoch, by utilization
+	hasRates     bool      // utilization is read without its samples
 	noMemory2    bool      // memory is asked for in the old form
 	noLinkFields bool      // the throughput counters over all links are not there
 	xids         xidWatch

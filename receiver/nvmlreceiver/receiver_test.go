@@ -532,6 +532,15 @@ func TestFieldStatus(t *testing.T) {
 	assert.Empty(t, g.get("gpu_nvlink_throughput_data_rx_kibibytes", h200).value)
 }
 
+// TestUtilizationRates: where the driver gives the rates themselves, they are read in place of the samples.
+func TestUtilizationRates(t *testing.T) {
+	g := start(t, strings.Replace(fakenvml.H200, "GetSamples.1 0 0 0 0 0", "GetUtilizationRates 0 93 41\n  GetSamples.1 0 7", 1))
+	g.eventually("rates are read", func() bool { return g.get("gpu_utilization_percent", h200).value == "93" })
+	assert.Equal(t, "41", g.get("gpu_memory_utilization_percent", h200).value)
+	g.settle(4)
+	assert.Equal(t, "93", g.get("gpu_utilization_percent", h200).value)
+}
+
 // TestNoSamples: a collection without new samples publishes no utilization, and takes up again later.
 func TestNoSamples(t *testing.T) {
 	g := start(t, strings.Replace(fakenvml.H200, "GetSamples.1 0 0 0 0 0", "GetSamples.1 6", 1))

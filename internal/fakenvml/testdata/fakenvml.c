@@ -398,6 +398,20 @@ typedef struct {
 } sample;
 _Static_assert(sizeof(sample) == 16, "Sample");
 
+typedef struct {
+  unsigned gpu, memory;
+} utilization;
+_Static_assert(sizeof(utilization) == 8, "Utilization");
+
+EXPORT int nvmlDeviceGetUtilizationRates(device_t d, utilization* out) {
+  entry e;
+  int ret = ask(d, "GetUtilizationRates", &e);
+  if (ret != SUCCESS) return ret;
+  out->gpu = (unsigned)e.integers[0];
+  out->memory = (unsigned)e.integers[1];
+  return SUCCESS;
+}
+
 // The samples of a script are always as new as can be.
 EXPORT int nvmlDeviceGetSamples(device_t d, unsigned kind, uint64_t since, unsigned* type, unsigned* count, sample* out) {
   (void)since;

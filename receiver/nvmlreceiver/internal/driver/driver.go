@@ -34,6 +34,7 @@ type Device interface {
 
 	GetMemoryInfo() (nvml.Memory, nvml.Return)
 	GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return)
+	GetUtilizationRates() (nvml.Utilization, nvml.Return)
 	GetSamples(kind nvml.SamplingType, since uint64) (nvml.ValueType, []nvml.Sample, nvml.Return)
 	GetTemperature(sensor nvml.TemperatureSensors) (uint32, nvml.Return)
 	GetPowerUsage() (uint32, nvml.Return)
