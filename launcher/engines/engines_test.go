@@ -90,7 +90,7 @@ func TestDetection(t *testing.T) {
 		{"python3 - vllm", Generic},
 		{"python3 --version", Generic},
 		{"python3 -m vllm.benchmarks.serve", Generic},
-		{"graphsignal-run vllm serve", Generic},
+		{"graphsignal-run vllm serve", VLLM}, // the inner launcher becomes the program
 		{"nice nice nice nice", Generic},
 	} {
 		argv := strings.Fields(c.line)
