@@ -75,6 +75,9 @@ func fakeCollector() int {
 			break
 		}
 	}
+	if mode == "crash-at-end" {
+		return 3
+	}
 	write("console.jsonl", consoleRecords(config))
 	write("drained", "drained")
 	return 0

@@ -243,6 +243,7 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		return
 	}
 	r.side.binary = r.collector
+	r.side.output = r.options.output
 	r.side.userConfigs = userConfigs(&r.environ)
 	in := &renderInput{
 		pid:         r.workload.pid,

@@ -48,6 +48,8 @@ type sidecar struct {
 	reap   *reaper
 	binary string
 	config []byte
+	// output is the file of the final document, or empty.
+	output string
 	// userConfigs are the files to merge into the configuration.
 	userConfigs []string
 	environ     []string
@@ -217,6 +219,9 @@ func (s *sidecar) childEnded(event childEvent) {
 	s.now = nil
 	if s.ending {
 		s.msg.debug("sidecar ended: %s", statusText(event.status))
+		if s.output != "" && (!event.status.Exited() || event.status.ExitStatus() != 0) {
+			s.msg.warn("the sidecar ended before its time (%s); %s may not have been written", statusText(event.status), s.output)
+		}
 		return
 	}
 	withUser := life.withUser

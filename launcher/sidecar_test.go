@@ -113,6 +113,8 @@ func TestSidecarLife(t *testing.T) {
 		{name: "does not end", mode: "ignore-end", lives: 1, script: "while [ ! -e $FAKE_RECORD/config.json ]; do sleep 0.01; done"},
 		{name: "endpoint taken", mode: "bind-failed", lives: 1, script: "while [ ! -e $FAKE_RECORD/ready-0 ]; do sleep 0.01; done",
 			stderr: "127.0.0.1:18259: address already in use"},
+		{name: "crash at the end", mode: "crash-at-end", env: []string{"GRAPHSIGNAL_OUTPUT=/tmp/final.json"}, lives: 1,
+			script: "while [ ! -e $FAKE_RECORD/ready-0 ]; do sleep 0.01; done", stderr: "/tmp/final.json may not have been written"},
 		{name: "bad tee", env: []string{"GRAPHSIGNAL_OTLP_ENDPOINT=nonsense"}, lives: 1, script: ":", stderr: "GRAPHSIGNAL_OTLP_ENDPOINT"},
 		{name: "bad port in the environment", env: []string{"GRAPHSIGNAL_LISTEN_PORT=x"}, lives: 1, script: ":", stderr: "GRAPHSIGNAL_LISTEN_PORT"},
 	} {
