@@ -2,12 +2,14 @@
 
 usage: run.py --build FOLDER --root FOLDER [--only a,b]
 Every case prints "ok" or "FAIL" with its findings; a table of measurements and a count of passed and failed cases end it.
+Times are reported, never judged: a case fails for a wrong value, status or missing reading, on a slow machine as on a fast one.
 """
 import argparse
 import concurrent.futures
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -210,14 +212,11 @@ def case_readers(f):
         f.equal("%s %d: entries with wrong values" % (kind, n), wrong[:3], [])
         f.equal("%s %d: our copies among the program's" % (kind, n),
                 metric(r.document, "cuda_memcpy_nanoseconds").get("frames", {}).get("device_to_host"), None)
-        later = sorted(r.readings[1:])
+        later = r.readings[1:]
         f.true("%s %d: readings %s" % (kind, n, r.readings), len(later) >= 2)
-        if not later:
-            continue
-        if (kind, n) == ("pooled", 1440):
-            f.true("1,440 pooled probes: %s ns per reading" % later, later[len(later) // 2] <= 2000000)
-        rows.append(("reading %d %s probes, ms: first, median, most" % (n, kind),
-                     "%.3f, %.3f, %.3f (document %d kB)" % (r.readings[0] / 1e6, later[len(later) // 2] / 1e6, later[-1] / 1e6, r.bytes / 1000)))
+        if later:
+            rows.append(("reading %d %s probes, ms: first, median and most of the %d later ones" % (n, kind, len(later)),
+                         "%.3f, %.3f, %.3f (document %d kB)" % (r.readings[0] / 1e6, statistics.median(later) / 1e6, max(later) / 1e6, r.bytes / 1000)))
 
 
 def case_gaps(f):
@@ -230,10 +229,9 @@ def case_gaps(f):
             f.true("%s: kernels %s" % (name, r.result.get("kernels")), r.result.get("kernels", 0) > 10000)
             seen.setdefault(name, []).append(r.result)
             rows.append(("gaps of the default stream, ns: " + name, ", ".join("%s %s" % (k, r.result.get(k)) for k in keys)))
-    median = {n: min(x.get("median", 0) for x in v) for n, v in seen.items()}
-    mean = {n: min(x.get("mean", 0) for x in v) for n, v in seen.items()}
-    f.true("probes widen the median gap: %s" % median, median["profiler, 1,440 probes"] <= median["profiler, no probes"] * 1.05 + 32)
-    f.true("probes widen the mean gap: %s" % mean, mean["profiler, 1,440 probes"] <= mean["profiler, no probes"] * 1.1 + 50)
+    # Not judged either: two equal runs can be further apart than what probes add.
+    for key in ("median", "mean"):
+        rows.append(("least %s gap of the runs, ns" % key, ", ".join("%s %s" % (n, min(x.get(key, 0) for x in v)) for n, v in seen.items())))
 
 
 def bench(name, *args, **env):
@@ -249,10 +247,8 @@ def case_bench(f):
                              ("", "device", {})):
         r, lines = bench(name, **env)
         f.equal(name + ": " + r.stderr[-300:], r.returncode, 0)
+        f.true("%s prints no measurements" % name, lines)
         rows.extend((" ".join(filter(None, [what.strip(), title])), value.strip()) for what, value in lines)
-        for what, value in lines:
-            if name == "host" and what.strip().startswith("record, 1 thread"):
-                f.true("%s: %s" % (what, value), float(value.split()[0]) <= 8)
 
 
 # Those whose timing matters run alone.
