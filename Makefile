@@ -108,12 +108,13 @@ bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 # install puts everything below PREFIX. It can be moved from there as a whole: the launcher finds the rest from its own place.
 install: build install-files
 
+SHARED = LICENSE README.md SKILL.md docs examples python/README.md python/pyproject.toml python/graphsignal
 install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal
 	install -m 755 $(BIN)/graphsignal-run $(BIN)/graphsignal-collector $(BIN)/graphsignal-top $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(LIB)/*.so $(DESTDIR)$(PREFIX)/lib/graphsignal
 	install -m 644 include/graphsignal/*.h $(DESTDIR)$(PREFIX)/include/graphsignal
-	for f in $$(git ls-files LICENSE README.md SKILL.md docs examples); do \
+	for f in $$(git ls-files $(SHARED) 2>/dev/null || find $(SHARED) -type f); do \
 		install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/graphsignal/$$f" || exit 1; done
 
 # dist makes the release in dist/: tarball, .deb, .rpm, checksums and bill of materials.
