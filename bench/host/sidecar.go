@@ -47,7 +47,7 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 		_ = stdin.Close()
 		_ = cmd.Wait()
 	}()
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	size, err := waitForSeries(client, l)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func waitForSeries(client *http.Client, l load) (int, error) {
 
 // measureGets reads as fast as one reader can over one connection, then as four readers at once.
 func measureGets(size int) error {
-	client := &http.Client{Timeout: 10 * time.Second}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 8}}
 	defer client.CloseIdleConnections()
 	var latency []time.Duration
 	for range 2000 {
