@@ -173,18 +173,10 @@ func newGateway(t *testing.T, backendURL string, extra ...string) *gateway {
 func TestTeeToGateway(t *testing.T) {
 	back := newBackend(t)
 	g := newGateway(t, back.URL, `{"exporters": {"otlp_http": {"compression": "none"}}}`)
-	// gRPC without TLS has to be asked for.
-	plaintext := filepath.Join(t.TempDir(), "plaintext.yaml")
-	if err := os.WriteFile(plaintext, []byte("exporters: {otlp_grpc: {tls: {insecure: true}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for name, port := range map[string]string{"gRPC": "4317", "HTTP": "4318"} {
 		t.Run(name, func(t *testing.T) {
 			g.t = t
 			env := []string{"GRAPHSIGNAL_OTLP_ENDPOINT=http://" + g.host + ":" + port, "GRAPHSIGNAL_TAG_TEAM=infra$x"}
-			if name == "gRPC" {
-				env = append(env, "GRAPHSIGNAL_COLLECTOR_CONFIG="+plaintext)
-			}
 			r := start(t, env,
 				"sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.1; done")
 			pid := r.workload()

@@ -71,13 +71,14 @@ func renderConfig(in *renderInput) ([]byte, error) {
 		"receivers":  received,
 		"exporters":  exporters,
 	}
+	// User configurations may put it into pipelines of their own.
+	config["processors"] = object{"resource/context": object{"attributes": contextAttributes(in.tags)}}
 	if in.otlpEndpoint != "" {
 		kind, exporter, err := otlpExporter(in.otlpEndpoint)
 		if err != nil {
 			return nil, err
 		}
 		exporters[kind] = exporter
-		config["processors"] = object{"resource/context": object{"attributes": contextAttributes(in.tags)}}
 		tee := func(receivers []string) object {
 			return object{"receivers": receivers, "processors": []string{"resource/context"}, "exporters": []string{kind}}
 		}
@@ -97,16 +98,27 @@ func renderConfig(in *renderInput) ([]byte, error) {
 	return withKeyReference(rendered, placeholder), err
 }
 
+// teeQueueBytes bounds what waits for the gateway, of each signal.
+const teeQueueBytes = 8 << 20
+
 // otlpExporter returns the exporter of the OTLP tee: gRPC for the port that is registered for it, else HTTP.
 func otlpExporter(endpoint string) (kind string, config object, err error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", nil, fmt.Errorf("GRAPHSIGNAL_OTLP_ENDPOINT: want http://HOST:PORT or https://HOST:PORT")
 	}
-	if u.Port() == "4317" {
-		return "otlp_grpc", object{"endpoint": endpoint}, nil
+	config = object{
+		"endpoint": strings.TrimRight(endpoint, "/"),
+		// A gateway that is away costs this much memory and no more; the oldest data waits, the newest is dropped.
+		"sending_queue": object{"sizer": "bytes", "queue_size": teeQueueBytes},
 	}
-	return "otlp_http", object{"endpoint": strings.TrimRight(endpoint, "/")}, nil
+	if u.Port() != "4317" {
+		return "otlp_http", config, nil
+	}
+	if u.Scheme == "http" {
+		config["tls"] = object{"insecure": true}
+	}
+	return "otlp_grpc", config, nil
 }
 
 // contextAttributes writes the tags for the resource processor.

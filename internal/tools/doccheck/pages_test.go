@@ -147,7 +147,9 @@ func TestCommands(t *testing.T) {
 	}
 	pages := userPages(t)
 	var live string
-	if slices.ContainsFunc(pages, func(p *Page) bool { return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Mark == "live" }) }) {
+	if slices.ContainsFunc(pages, func(p *Page) bool {
+		return slices.ContainsFunc(p.Blocks, func(b Block) bool { return b.Mark == "live" })
+	}) {
 		live = startDemo(t, root)
 	}
 	for _, p := range pages {
