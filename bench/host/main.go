@@ -13,18 +13,23 @@ import (
 	"time"
 )
 
+// workloads are what this program is under the launcher, by its first argument.
+var workloads = map[string]func([]string) error{loadArgument: runLoad, writeArgument: runWriter, logArgument: runLog}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == loadArgument {
-		if err := runLoad(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if workload, ok := workloads[os.Args[1]]; ok {
+			if err := workload(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	bin := flag.String("bin", "bin", "directory of graphsignal-run and graphsignal-collector")
 	duration := flag.Duration("duration", time.Minute, "length of each load")
 	runs := flag.Int("runs", 31, "repetitions of the start and end measurements")
-	only := flag.String("only", "", "measure only this: start, loads, processes")
+	only := flag.String("only", "", "measure only this: start, tee, loads, processes")
 	flag.Parse()
 	if err := measure(*bin, *duration, *runs, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -50,6 +55,14 @@ func measure(bin string, duration time.Duration, runs int, only string) error {
 	fmt.Println("| what | budget | measured |\n| --- | --- | --- |")
 	if only == "" || only == "start" {
 		if err := measureStartAndEnd(launcher, dir, runs); err != nil {
+			return err
+		}
+	}
+	if only == "" || only == "tee" {
+		if err := measureTee(launcher, 5); err != nil {
+			return err
+		}
+		if err := measureLog(launcher, duration); err != nil {
 			return err
 		}
 	}
