@@ -13,7 +13,8 @@ system=$cache/debian-11
 if [ ! -e "$system.done" ]; then
 	rm -rf "$system"
 	mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -i debian | head -1)
-	debootstrap --variant=minbase --include=g++ bullseye "$system" "${mirror:-http://deb.debian.org/debian}" >"$cache/debootstrap.log" 2>&1 || {
+	# shellcheck disable=SC2086 # without a mirror, debootstrap's own default
+	debootstrap --variant=minbase --include=g++ bullseye "$system" $mirror >"$cache/debootstrap.log" 2>&1 || {
 		tail "$cache/debootstrap.log" >&2
 		exit 1
 	}
