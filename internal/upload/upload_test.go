@@ -2,6 +2,7 @@ package upload
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/graphsignal/graphsignal-collector/internal/ingest"
 	"github.com/graphsignal/graphsignal-collector/internal/series"
@@ -172,6 +175,46 @@ func TestDocumentedExchange(t *testing.T) {
 			t.Errorf("header %v, upload_ts %d", r.Header, r.Message.UploadTs)
 		}
 	})
+}
+
+// TestPublishedBytes compares a request with the bytes that the format's description gives for it.
+func TestPublishedBytes(t *testing.T) {
+	const published = "0ac3011218637564615f6b65726e656c735f6e616e6f7365636f6e64731a1b0a0b696e7374616e63652e6964120c30613162" +
+		"32633364346535661a120a09686f73742e6e616d651205626f782d371a130a0b70726f636573732e70696412043432343220" +
+		"052a2d5080a8cec3f6fd89af1a2a210a12d8e7c682e98aacab39c6d9faa59ddba7be761207a0cb980190bf051a0214143218" +
+		"08d8e7c682e98aacab39120c67656d6d5f74696c655f3634321608c6d9faa59ddba7be76120a726f70655f6170706c792080" +
+		"eaa5f3f6fd89af1a"
+	raw, err := hex.DecodeString(published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want pb.UploadRequest
+	if err := proto.Unmarshal(raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		const t1 = 1900000001000000000
+		set := func(ts int64, frames ...series.Frame) {
+			b.store.Update(func(batch *store.Batch) { batch.Profile("cuda_kernels_nanoseconds", ownTags, frames, t1-1, ts) })
+			b.tick()
+		}
+		set(t1, series.Frame{Name: "gemm_tile_64", Value: 5000000, Samples: 40}, series.Frame{Name: "softmax_rows", Value: 700000, Samples: 40})
+		set(t1+1e9, series.Frame{Name: "gemm_tile_64", Value: 7500000, Samples: 60}, series.Frame{Name: "softmax_rows", Value: 700000, Samples: 40},
+			series.Frame{Name: "rope_apply", Value: 90000, Samples: 20})
+		got := b.server.Requests()[1].Message
+		sortTags(&want)
+		if got.UploadTs = want.UploadTs; !proto.Equal(got, &want) {
+			t.Errorf("the request is\n%v\nwant\n%v", got, &want)
+		}
+	})
+}
+
+// sortTags sorts the tags of a request, whose order means nothing.
+func sortTags(r *pb.UploadRequest) {
+	for _, m := range r.Metrics {
+		slices.SortFunc(m.Tags, func(a, b *pb.Tag) int { return strings.Compare(a.Key, b.Key) })
+	}
 }
 
 // TestUnmeasuredGaugeIsSentOnce: a gauge goes out again only when it was measured again.
