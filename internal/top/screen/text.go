@@ -103,7 +103,11 @@ func (g glyphs) middle(s string, w int) string {
 		return g.cutTo(s, w)
 	}
 	tail := (w - 1) / 3
-	return ansi.Truncate(s, w-1-tail, "") + g.cut + ansi.TruncateLeft(s, n-tail, "")
+	end := ansi.TruncateLeft(s, n-tail, "")
+	if width(end) > tail { // a wide character stands across the cut
+		end = ansi.TruncateLeft(s, n-tail+1, "")
+	}
+	return ansi.Truncate(s, w-1-tail, "") + g.cut + end
 }
 
 // wrap breaks clean text into lines of at most w columns.
