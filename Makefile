@@ -16,7 +16,7 @@ LIB = $(CURDIR)/lib/graphsignal
 RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
 COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
 
-.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml bench-gpu test-gpu deps install install-files dist test-dist clean
+.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml bench-gpu soak sanitize test-gpu deps install install-files dist test-dist clean
 
 all: build
 
@@ -83,6 +83,14 @@ check-generated: generate
 
 bench: build
 	scripts/bench.sh
+
+# soak feeds records to the CUPTI library through our stub for as long as asked; sanitize runs the native tests under ASan and TSan.
+SOAK_RECORDS ?= 1000000000
+soak: native
+	$(MAKE) -C inject soak SOAK_RECORDS=$(SOAK_RECORDS)
+
+sanitize:
+	$(MAKE) -C inject asan tsan
 
 # test-gpu needs an NVIDIA GPU, nvcc, and python3 with PyTorch.
 test-gpu: build

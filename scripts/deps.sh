@@ -9,6 +9,7 @@ need git git
 need curl curl
 need python3 python3
 need tmux tmux
+need ps procps
 need objdump binutils
 need protoc protobuf-compiler
 # Tests that need these say so and are skipped without them.
