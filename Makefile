@@ -16,7 +16,7 @@ LIB = $(CURDIR)/lib/graphsignal
 RACE_PACKAGES = ./internal/... ./receiver/... ./exporter/... ./extension/...
 COMPONENTS = $(patsubst %/metadata.yaml,%,$(wildcard receiver/*/metadata.yaml exporter/*/metadata.yaml extension/*/metadata.yaml))
 
-.PHONY: all build native demo test test-native test-floor test-go test-race test-fuzz lint generate check-generated bench bench-nvml bench-gpu soak sanitize test-gpu deps install install-files dist test-dist clean
+.PHONY: all build native demo test test-native test-floor test-go test-faults test-race test-fuzz lint generate check-generated bench bench-nvml bench-gpu soak sanitize test-gpu deps install install-files dist test-dist clean
 
 all: build
 
@@ -56,6 +56,11 @@ test-native:
 
 test-go:
 	$(GO) test -timeout 10m ./...
+
+# test-faults kills, stops and starves each part at random moments: the long form of what test-go runs once.
+FAULT_ROUNDS ?= 10
+test-faults: build
+	GRAPHSIGNAL_FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -count=1 -timeout 60m ./e2e ./launcher -run '^TestFault'
 
 test-race:
 	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)
