@@ -184,6 +184,18 @@ func TestNamesDoNotDependOnOrder(t *testing.T) {
 	}
 }
 
+// A word longer than a short name tells nothing apart, and a shorter one may.
+func TestNamesDifferInALongWord(t *testing.T) {
+	long := strings.Repeat("a", MaxShort)
+	checkNames(t, []string{"void gather_kernel<" + long + ">()", "void gather_kernel<" + long + "b>()"})
+	names := Names([]string{"void gather_kernel<" + long + ", x>()", "void gather_kernel<" + long + "b, y>()"})
+	for symbol, k := range names {
+		if k.Short != "gather x" && k.Short != "gather y" {
+			t.Errorf("%s: %q", symbol, k.Short)
+		}
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	for _, tc := range []struct {
 		symbol   string
@@ -251,8 +263,16 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Add("_ZN9999999999999999999", "_ZNI1aE")
 	f.Add("void <<<<((((", "a<b>::c<d>(e)::f")
+	f.Add("void f<"+strings.Repeat("a", MaxShort)+">()", "void f<"+strings.Repeat("b", MaxShort)+">()")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		checkNames(t, []string{a, b})
+		names, reversed, apart := Names([]string{a, b}), Names([]string{b, a}), map[string]Kernel{a: Describe(a), b: Describe(b)}
+		Resolve(apart)
+		for _, s := range []string{a, b} {
+			if k := names[s]; k.Short != reversed[s].Short || k.Short != apart[s].Short || k.Symbol != s || k.Category.Abbreviation() == "" {
+				t.Errorf("%q is %q, in the other order %q, described before %q", s, k.Short, reversed[s].Short, apart[s].Short)
+			}
+		}
 	})
 }
 

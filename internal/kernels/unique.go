@@ -71,7 +71,10 @@ func separate(out map[string]Kernel, short string, group []string, taken map[str
 		k := out[s]
 		k.Short = ""
 		for _, suffix := range suffixes(tile(k.parsed), words, counts, i) {
-			if name := join(short, suffix); len(suffix) <= maxSuffix && !taken[name] {
+			if len(suffix) > maxSuffix {
+				continue
+			}
+			if name := join(short, suffix); !taken[name] {
 				k.Short = name
 				break
 			}
