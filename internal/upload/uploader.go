@@ -251,17 +251,17 @@ func (u *Uploader) post(ctx context.Context, items []Item) (status int, retryAft
 		return 0, 0, err
 	}
 	defer resp.Body.Close()
-	if _, err := io.CopyN(io.Discard, resp.Body, 64<<10); err != nil && !errors.Is(err, io.EOF) {
-		return 0, 0, err
-	}
+	// The status is the answer: a body that breaks off after it must not send the same growth once more. It is read only
+	// so that the connection can be used again.
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	return resp.StatusCode, retryAfterOf(resp.Header.Get("Retry-After"), time.Now()), nil
 }
 
 // retryAfterOf reads the header, in seconds or as a date.
 func retryAfterOf(value string, now time.Time) time.Duration {
 	var wait time.Duration
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) { // then the nearest
+		wait = time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
 	} else if date, err := http.ParseTime(value); err == nil {
 		wait = date.Sub(now)
 	}

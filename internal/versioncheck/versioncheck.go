@@ -36,24 +36,31 @@ func Notice(ctx context.Context, client *http.Client, base, own string) (string,
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return "", fmt.Errorf("version check: status %d", resp.StatusCode)
 	}
+	return notice(io.LimitReader(resp.Body, 64<<10), own)
+}
+
+// notice makes the sentence from the server's reply.
+func notice(body io.Reader, own string) (string, error) {
 	var reply struct {
 		LatestVersion *string `json:"latest_version"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&reply); err != nil {
+	if err := json.NewDecoder(body).Decode(&reply); err != nil {
 		return "", fmt.Errorf("version check: %w", err)
 	}
 	if reply.LatestVersion == nil {
 		return "", nil
 	}
-	newer, err := isNewer(*reply.LatestVersion, own)
+	latest := strings.TrimSpace(*reply.LatestVersion)
+	newer, err := isNewer(latest, own)
 	if err != nil || !newer {
 		return "", err
 	}
-	return fmt.Sprintf("version %s is available, this is %s; upgrade with your package manager or from the release page", *reply.LatestVersion, own), nil
+	return fmt.Sprintf("version %s is available, this is %s; upgrade with your package manager or from the release page", latest, own), nil
 }
 
-// versionForm is major.minor, followed by a point or nothing.
-var versionForm = regexp.MustCompile(`^([0-9]+)\.([0-9]+)(?:\.|$)`)
+// versionForm is major.minor, followed by nothing or a point and more. It is shown to people, so it is short and has
+// only what versions are written with.
+var versionForm = regexp.MustCompile(`^([0-9]{1,9})\.([0-9]{1,9})(?:\.[0-9A-Za-z.+~-]{0,40})?$`)
 
 // isNewer compares major and minor only.
 func isNewer(latest, own string) (bool, error) {
@@ -69,7 +76,7 @@ func isNewer(latest, own string) (bool, error) {
 }
 
 func parse(version string) ([2]int, error) {
-	parts := versionForm.FindStringSubmatch(strings.TrimSpace(version))
+	parts := versionForm.FindStringSubmatch(version)
 	if parts == nil {
 		return [2]int{}, errors.New("version check: unreadable version")
 	}

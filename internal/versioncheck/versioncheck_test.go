@@ -1,6 +1,8 @@
 package versioncheck
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,6 +27,9 @@ func TestNotice(t *testing.T) {
 		{"key missing", `{}`, 200, false, false},
 		{"unreadable", `{"latest_version": "1.3rc1"}`, 200, false, true},
 		{"letter first", `{"latest_version": "v1.3.0"}`, 200, false, true},
+		{"escape sequence", `{"latest_version": "1.3.\u001b[2J"}`, 200, false, true},
+		{"sentence", `{"latest_version": "1.3.0 is out"}`, 200, false, true},
+		{"long", `{"latest_version": "1.3.` + strings.Repeat("0", 100) + `"}`, 200, false, true},
 		{"word", `{"latest_version": "latest"}`, 200, false, true},
 		{"number", `{"latest_version": 7}`, 200, false, true},
 		{"no object", `[]`, 200, false, true},
@@ -50,4 +55,30 @@ func TestNotice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzNotice: a reply gives one short printable sentence about a newer release, or none.
+func FuzzNotice(f *testing.F) {
+	for _, seed := range []string{
+		`{"latest_version":"1.3.0"}`, `{"latest_version":" 2.0 "}`, `{"latest_version":null}`, `{"latest_version":"1.2.9\u0007"}`, `[]`,
+		`{"latest_version":"1.99999999999999999999.0"}`, `{"LATEST_VERSION":"7.1.2rc1+a"}`, `{"latest_version":"1.3.0"`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		text, err := notice(bytes.NewReader(body), "1.2.0")
+		if err != nil && text != "" {
+			t.Fatalf("%q and %v", text, err)
+		}
+		if text == "" {
+			return
+		}
+		if len(text) > 200 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Fatalf("%q", text)
+		}
+		var major, minor int
+		if _, err := fmt.Sscanf(text, "version %d.%d", &major, &minor); err != nil || major < 1 || major == 1 && minor <= 2 {
+			t.Fatalf("%q", text)
+		}
+	})
 }
