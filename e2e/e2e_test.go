@@ -93,9 +93,16 @@ func freePort(t *testing.T) int {
 // start launches graphsignal-run with the given options, environment additions, and command.
 func start(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
+	return startUnder(t, nil, env, args...)
+}
+
+// startUnder is start with a command in front that ends by becoming the command that follows it.
+func startUnder(t *testing.T, wrapper, env []string, args ...string) *run {
+	t.Helper()
 	r := &run{t: t, port: freePort(t), waited: make(chan struct{})}
-	args = append([]string{"--listen-port", strconv.Itoa(r.port)}, args...)
-	r.cmd = exec.Command(filepath.Join(bin, "graphsignal-run"), args...)
+	words := append(append([]string{}, wrapper...), filepath.Join(bin, "graphsignal-run"), "--listen-port", strconv.Itoa(r.port))
+	words = append(words, args...)
+	r.cmd = exec.Command(words[0], words[1:]...)
 	r.cmd.Env = append(cleanEnv(), env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	// A group of its own, so that what outlives the workload's leader can be ended with the test.
