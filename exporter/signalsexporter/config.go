@@ -17,6 +17,9 @@ type Config struct {
 	// Tags is the document's "context": tags of everything in it.
 	Tags map[string]string `mapstructure:"tags,omitempty"`
 
+	// AllowedHosts are further names that a request's Host header may have where it is checked; "*" allows all.
+	AllowedHosts []string `mapstructure:"allowed_hosts,omitempty"`
+
 	// Output is a file that gets the last document when the Collector ends; none when empty.
 	Output string `mapstructure:"output,omitempty"`
 }
@@ -30,6 +33,9 @@ func (c *Config) Validate() error {
 	}
 	if _, ok := c.Tags[""]; ok {
 		return errors.New("tags: a key must not be empty")
+	}
+	if err := checkAllowedHosts(c.AllowedHosts); err != nil {
+		return err
 	}
 	if c.Output != "" && (strings.HasSuffix(c.Output, "/") || filepath.Base(c.Output) == "." || filepath.Base(c.Output) == "..") {
 		return errors.New("output must name a file")

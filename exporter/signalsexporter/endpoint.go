@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/config/confighttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -33,11 +32,12 @@ const (
 
 // endpoint serves the document over HTTP.
 type endpoint struct {
-	cfg      *confighttp.ServerConfig
+	cfg      *Config
 	settings component.TelemetrySettings
 	document *document
 
 	server   *http.Server
+	hosts    *hostNames         // set before the first request
 	workload workload.Extension // nil without it
 	stop     context.CancelFunc
 	stopped  context.Context
@@ -45,7 +45,7 @@ type endpoint struct {
 	open     atomic.Int64 // connections
 }
 
-func newEndpoint(cfg *confighttp.ServerConfig, settings component.TelemetrySettings, d *document) *endpoint {
+func newEndpoint(cfg *Config, settings component.TelemetrySettings, d *document) *endpoint {
 	return &endpoint{cfg: cfg, settings: settings, document: d}
 }
 
@@ -126,6 +126,7 @@ func bindReason(err error) error {
 
 func (e *endpoint) bound(listener net.Listener) {
 	address := listener.Addr().String()
+	e.hosts = newHostNames(e.cfg.NetAddr.Endpoint, e.cfg.AllowedHosts, listener.Addr())
 	e.settings.Logger.Info("Serving signals", zap.String("address", address))
 	e.running.Go(func() {
 		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -176,6 +177,10 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
 			writeJSON(w, r, http.StatusInternalServerError, `{"error": "internal error"}`)
 		}
 	}()
+	if !e.hosts.allow(r) {
+		writeJSON(w, r, http.StatusForbidden, hostRefusal)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		writeJSON(w, r, http.StatusMethodNotAllowed, `{"error": "method not allowed"}`)

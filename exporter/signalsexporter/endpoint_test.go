@@ -99,7 +99,7 @@ func TestKeepAlive(t *testing.T) {
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
 	for range 3 {
-		_, err = fmt.Fprintf(conn, "GET /signals HTTP/1.1\r\nHost: anything.example\r\n\r\n")
+		_, err = fmt.Fprintf(conn, "GET /signals HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.NoError(t, err)
 		resp, err := http.ReadResponse(reader, nil)
 		require.NoError(t, err)
@@ -258,9 +258,9 @@ func TestHostileClients(t *testing.T) {
 	r := start(t, nil)
 	for _, request := range []string{
 		"\x16\x03\x01\x02\x00\x01", "GET\r\n\r\n", "GET /signals HTTP/1.1\r\n\r\n",
-		"GET /signals HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 100<<10) + "\r\n\r\n",
-		"GET " + strings.Repeat("/a", 50<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n",
-		"POST /signals HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+		"GET /signals HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("y", 100<<10) + "\r\n\r\n",
+		"GET " + strings.Repeat("/a", 50<<10) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"POST /signals HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
 	} {
 		conn, err := net.Dial("tcp", r.address)
 		require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestHostileClients(t *testing.T) {
 	// One that asks and hangs up without reading.
 	conn, err := net.Dial("tcp", r.address)
 	require.NoError(t, err)
-	_, err = io.WriteString(conn, "GET /signals HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /signals HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	_ = conn.Close()
 	assert.Empty(t, r.get().errors, "none of this is an error of ours")
@@ -310,7 +310,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
-	_, err = io.WriteString(conn, "GET /signals HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /signals HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	_, _ = conn.Read(make([]byte, 1)) // the reply has begun, or is cut off already
 	require.Eventually(t, func() bool { return r.endpoint.open.Load() == 0 }, 10*time.Second, time.Millisecond)

@@ -40,7 +40,7 @@ func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func(
 		logger:   set.Logger,
 		document: newDocument(cfg.Tags, own, now),
 	}
-	e.endpoint = newEndpoint(&cfg.ServerConfig, set.TelemetrySettings, e.document)
+	e.endpoint = newEndpoint(cfg, set.TelemetrySettings, e.document)
 	e.refused.logger = set.Logger
 	return e
 }

@@ -54,11 +54,13 @@ func TestConfig(t *testing.T) {
 	assert.Equal(t, "0.0.0.0:9000", cfg.NetAddr.Endpoint)
 	assert.Equal(t, map[string]string{"host.name": "gpu-07", "team_name": "Infra"}, cfg.Tags)
 	assert.Equal(t, "/tmp/signals.json", cfg.Output)
+	assert.Equal(t, []string{"node7.example", "*"}, cfg.AllowedHosts)
 
 	for name, message := range map[string]string{
-		"signals/no_endpoint": "endpoint must not be empty",
-		"signals/empty_tag":   "a key must not be empty",
-		"signals/directory":   "output must name a file",
+		"signals/no_endpoint":            "endpoint must not be empty",
+		"signals/empty_tag":              "a key must not be empty",
+		"signals/allowed_host_with_port": "allowed_hosts: \"node7.example:80\" is not a host name",
+		"signals/directory":              "output must name a file",
 	} {
 		assert.ErrorContains(t, confmap.Validate(load(name)), message)
 	}
