@@ -1,7 +1,10 @@
 package procfs
 
 import (
+	"bytes"
+	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -101,6 +104,28 @@ func FuzzParseStat(f *testing.F) {
 }
 
 // FuzzKeyed covers the parsers of files with one key a line.
+// FuzzStatFields: what the kernel writes is what comes back, whatever the title.
+func FuzzStatFields(f *testing.F) {
+	f.Add(uint32(4711), []byte("a) S 1 2 (b"), byte('S'), uint32(1), uint64(250), uint32(12), uint64(math.MaxUint64), int64(-3))
+	f.Add(uint32(1), []byte("\n)"), byte('Z'), uint32(0), uint64(0), uint32(1), uint64(0), int64(math.MaxInt64))
+	f.Fuzz(func(t *testing.T, pid uint32, title []byte, state byte, ppid uint32, ticks uint64, threads uint32, start uint64, resident int64) {
+		pid, ppid, threads, state = max(pid%math.MaxInt32, 1), ppid%math.MaxInt32, threads%math.MaxInt32, 'A'+state%26
+		text := fmt.Appendf(nil, "%d (%s) %c %d 7 7 0 -1 4194304 5 1 12 2 %d %d 9 9 20 0 %d 0 %d %d %d 18446744073709551615 1 1 0\n",
+			pid, title, state, ppid, ticks, ^ticks, threads, start, ^start, resident)
+		got, err := ParseStat(text)
+		want := Stat{
+			PID: int(pid), Comm: title, State: state, PPID: int(ppid), UserTicks: ticks, SystemTicks: ^ticks, Threads: int(threads),
+			StartTicks: start, VirtualBytes: ^start, ResidentPages: uint64(max(resident, 0)),
+		}
+		if err != nil || string(got.Comm) != string(title) {
+			t.Fatalf("%q: %v, title %q", text, err, got.Comm)
+		}
+		if got.Comm, want.Comm = nil, nil; !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q: %+v, want %+v", text, got, want)
+		}
+	})
+}
+
 func FuzzKeyed(f *testing.F) {
 	f.Add([]byte("MemTotal: 1000 kB\nMemAvailable: 2000 kB\n"))
 	f.Add([]byte("MemTotal: 1000 kB\nMemFree: 18446744073709551615 kB\nCached: 18446744073709551615 kB\n"))
@@ -114,6 +139,22 @@ func FuzzKeyed(f *testing.F) {
 			t.Errorf("%+v", m)
 		}
 		_, _ = ParseSwitches(data)
+
+		// What stands before a line does not matter, unless it is the same key.
+		if bytes.Contains(data, []byte("Mem")) || bytes.Contains(data, []byte("_switches:")) || bytes.Contains(data, []byte("btime")) {
+			return
+		}
+		full := append(bytes.Clone(data), "\nMemTotal: 9 kB\nMemAvailable:\t4 kB\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\ncpu0 1\nbtime 8\n"...)
+		m, err := ParseMemInfo(full)
+		if err != nil || m != (MemInfo{Total: 9 << 10, Available: 4 << 10}) {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if s, err := ParseSwitches(full); err != nil || s != (Switches{Voluntary: 5, Involuntary: 7}) {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if m, err := ParseMachine(full); err != nil || m.BootSeconds != 8 || m.CPUs < 1 {
+			t.Errorf("%+v, %v", m, err)
+		}
 	})
 }
 

@@ -89,5 +89,19 @@ func FuzzArgs(f *testing.F) {
 			t.Errorf("planted secret survives in %q", got)
 		}
 		CommandLine(argv)
+
+		// Whatever stands before, in arguments of their own and in one text.
+		for _, form := range []string{
+			"HF_TOKEN=" + planted, "https://u:" + planted + "@h/", `{"api_key": "` + planted + `"}`, "Authorization: Bearer " + planted, "hf_" + planted + planted,
+		} {
+			got := Args(append(strings.Split(joined, "\x00"), "x", form))
+			if last := got[len(got)-1]; strings.Contains(last, planted) {
+				t.Errorf("planted secret survives in %q", last)
+			}
+		}
+		text := strings.ReplaceAll(joined, "\x00", " ") + " --api-key " + planted
+		if got := CommandLine([]string{"sh", "-c", text}); strings.Contains(got, planted) {
+			t.Errorf("planted secret survives in %q", got)
+		}
 	})
 }

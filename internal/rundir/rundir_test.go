@@ -324,6 +324,31 @@ func FuzzParseOwner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if owner, ok := ParseOwner(data); ok && (owner.PID <= 0 || owner.BootID == "" || owner.Namespace == 0) {
 			t.Errorf("%+v", owner)
+		} else if ok {
+			text, err := json.Marshal(owner)
+			if again, ok := ParseOwner(text); err != nil || !ok || again != owner {
+				t.Errorf("%+v became %+v, %v", owner, again, err)
+			}
+		}
+	})
+}
+
+// FuzzParseName: a name that is taken for that of a run directory is the one that its pid has.
+func FuzzParseName(f *testing.F) {
+	for _, name := range []string{"graphsignal_7", "graphsignal_log_7", "graphsignal_07", "graphsignal_log_", "graphsignal_-1", "graphsignal_log_9223372036854775808", "x"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		pid, console, ok := ParseName(name)
+		if !ok {
+			return
+		}
+		want := Path("/b", pid)
+		if console {
+			want = ConsolePath("/b", pid)
+		}
+		if pid <= 0 || "/b/"+name != want {
+			t.Errorf("%q is pid %d, console %v", name, pid, console)
 		}
 	})
 }

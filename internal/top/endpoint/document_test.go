@@ -1,8 +1,13 @@
 package endpoint
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -165,5 +170,57 @@ func FuzzDecode(f *testing.F) {
 		if (doc == nil) == (err == nil) {
 			t.Fatalf("document %v, error %v", doc, err)
 		}
+		if err == nil {
+			checkBounds(t, doc)
+		}
+		if !json.Valid(body) || tooDeep(body) {
+			return
+		}
+		// Any JSON value among the records leaves its neighbours alone.
+		const metric, entry = `{"name":"neighbour","type":"gauge","stats":{"value":5}}`, `{"message":"neighbour"}`
+		const resource = `{"kind":"neighbour","tags":{"k":"v"},"attributes":{"a":"b"}}`
+		doc, err = Decode(fmt.Appendf(nil, `{"metrics":[%s,%s,%[1]s],"errors":[%[1]s,%[3]s],"x":%[1]s,"resources":[%[1]s,%[4]s,%[1]s],"context":{"k":%[1]s,"n":"y"}}`,
+			body, metric, entry, resource))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBounds(t, doc)
+		if !slices.ContainsFunc(doc.Metrics, func(m Metric) bool { return m.Name == "neighbour" && m.Value == Whole(5) }) ||
+			!slices.ContainsFunc(doc.Errors, func(e Error) bool { return e.Message == "neighbour" }) || doc.Context["n"] != "y" ||
+			!slices.ContainsFunc(doc.Resources, func(r Resource) bool {
+				return r.Kind == "neighbour" && r.Tags.Get("k") == "v" && r.Attributes["a"] == "b"
+			}) {
+			t.Fatalf("a neighbour is missing: %+v", doc)
+		}
 	})
+}
+
+// tooDeep: values that are nested more deeply than the reader follows.
+func tooDeep(body []byte) bool {
+	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > 5000
+}
+
+func checkBounds(t *testing.T, doc *Document) {
+	t.Helper()
+	if len(doc.Metrics) > maxMetrics || len(doc.Errors) > maxErrors || len(doc.Resources) > maxResources || len(doc.Context) > maxTags || doc.Skipped < 0 {
+		t.Fatalf("%d metrics, %d errors, %d resources, %d skipped", len(doc.Metrics), len(doc.Errors), len(doc.Resources), doc.Skipped)
+	}
+	sorted := func(tags Tags) bool {
+		for i := 1; i < len(tags); i++ {
+			if tags[i-1].Key >= tags[i].Key {
+				return false
+			}
+		}
+		return len(tags) <= maxTags
+	}
+	for i, m := range doc.Metrics {
+		if m.Name == "" || i > 0 && doc.Metrics[i-1].Name > m.Name || !sorted(m.Tags) || math.IsInf(m.Value.Float(), 0) || math.IsNaN(m.Value.Float()) {
+			t.Fatalf("%+v", m)
+		}
+	}
+	for _, e := range doc.Errors {
+		if len(e.Message) > maxMessage || len(e.Exception) > maxException || !sorted(e.Tags) {
+			t.Fatalf("%+v", e)
+		}
+	}
 }

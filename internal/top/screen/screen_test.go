@@ -235,6 +235,55 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
+// FuzzScreen draws whatever documents say at any size: exactly the terminal's cells, and nothing that does more to it.
+func FuzzScreen(f *testing.F) {
+	d := scene.New(1)
+	d.GPU(0, 0.5)
+	d.Profile("cuda_kernels_nanoseconds", map[string]string{"process.pid": "7"}, []scene.Frame{{Name: poison, Value: 5, Samples: 1}})
+	d.VLLM()
+	d.Error("error", poison, -1, map[string]any{"process.pid": 7})
+	one := d.JSON()
+	f.Add(one, one, 80, 24)
+	f.Add(empty(1), []byte(`{"metrics":[{"name":"cuda_graphs_nanoseconds","type":"profile","tags":{"process.pid":"\u001b"},"stats":{"frames":[{"name":"\u009b","value":18446744073709551615,"samples":1}]}}]}`), 1, 3)
+	f.Add([]byte("{"), []byte(`{"payload_ns":-5,"start_ns":9223372036854775807,"metrics":[],"errors":[{"message":"\u202e","log_ns":1e300}]}`), 300, 1)
+	f.Fuzz(func(t *testing.T, before, after []byte, width, height int) {
+		width, height = 1+int(uint(width)%300), 1+int(uint(height)%100)
+		p := play(t, func(tick int) []byte {
+			if tick == 1 {
+				return before
+			}
+			return after
+		}, time.Second, 3)
+		p.Update(tea.WindowSizeMsg{Width: width, Height: height})
+		for _, step := range []func(){
+			func() {}, func() { p.typed("g") }, func() { p.typed("m") }, func() { p.typed("k") },
+			func() { p.press(tea.Key{Code: tea.KeyEnter}) }, func() { p.press(tea.Key{Code: tea.KeyEscape}); p.typed("/e") },
+		} {
+			step()
+			lines := p.screen()
+			if len(lines) != height {
+				t.Fatalf("%d lines of %d", len(lines), height)
+			}
+			checkLines(t, lines, width)
+		}
+		if p.ready {
+			checkLines(t, (layout{glyphs: p.glyphs, width: plainWidth}).page(p.view, string(before), p.clock, nil), plainWidth)
+		}
+	})
+}
+
+func checkLines(t *testing.T, lines []line, width int) {
+	t.Helper()
+	for _, l := range lines {
+		if l.width() > width {
+			t.Fatalf("line of %d columns in %d: %q", l.width(), width, render([]line{l}, false))
+		}
+		for _, s := range l {
+			checkSafe(t, s.text)
+		}
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	value := func(v float64) model.Value { return model.Value{V: v, OK: true} }
 	for _, tc := range []struct{ got, want string }{

@@ -3,6 +3,7 @@ package sockets
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,14 @@ func FuzzAppendListeners(f *testing.F) {
 			if l.Address.Port() != 8000 || l.Inode == 0 || !l.Address.IsValid() {
 				t.Fatalf("%+v", l)
 			}
+		}
+		// A socket is found whatever rows stand around it, unless they are no rows of a table.
+		if strings.Count(table, "\n") > maxOthers-8 || slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return len(line) > 4000 }) {
+			return
+		}
+		around, err := AppendListeners(got, strings.NewReader(table+"\n"+row("0100007F:1F40", "0A", 77)+table), 8000)
+		if err != nil || !slices.Contains(around[len(got):], Listener{netip.MustParseAddrPort("127.0.0.1:8000"), 77}) {
+			t.Fatalf("%+v, %v", around, err)
 		}
 	})
 }
