@@ -19,8 +19,7 @@ type serverConfig struct {
 	notes  []string
 }
 
-// readConfig reads the file that --config names: YAML whose top level has one `key: value` a line, the keys being
-// the engine's options without dashes. Anything else in it is passed over.
+// readConfig reads the file that --config names.
 func readConfig(own arguments) serverConfig {
 	var c serverConfig
 	path, ok := own.value("--config")
@@ -38,6 +37,13 @@ func readConfig(own arguments) serverConfig {
 		return c
 	}
 	defer file.Close() //nolint:errcheck // only read
+	return parseConfig(file)
+}
+
+// parseConfig reads YAML whose top level has one `key: value` a line, the keys being the engine's options without
+// dashes. Anything else in it is passed over.
+func parseConfig(file io.Reader) serverConfig {
+	var c serverConfig
 	lines := bufio.NewScanner(io.LimitReader(file, maxConfig))
 	lines.Buffer(nil, maxConfig)
 	for lines.Scan() {
