@@ -54,7 +54,7 @@ ssize_t read_file(const char* path, char* to, size_t capacity) {
 
 bool write_all(int fd, const char* data, size_t size) {
   while (size > 0) {
-    const ssize_t n = write(fd, data, size);
+    const ssize_t n = write_quietly(fd, data, size);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     data += n;
@@ -189,7 +189,9 @@ bool RunDirectory::replace_file(int directory, const char* name, const char* dat
   if (fd < 0) return false;
   const bool written = write_all(fd, data, size);
   if (close(fd) != 0 || !written || renameat(directory, temporary, directory, name) != 0) {
+    const int error = errno;
     unlinkat(directory, temporary, 0);
+    errno = error;
     return false;
   }
   return true;

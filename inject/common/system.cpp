@@ -140,22 +140,33 @@ bool start_thread(pthread_t* thread, const char* name, void* (*body)(void*), voi
   return true;
 }
 
-void write_stderr(const char* line, size_t length) {
-  struct pollfd ready = {STDERR_FILENO, POLLOUT, 0};
-  if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT)) return;
-  sigset_t pipe_signal, before, pending;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
+ssize_t write_quietly(int fd, const void* data, size_t size) {
+  sigset_t raised, before, pending;
+  sigemptyset(&raised);
+  sigaddset(&raised, SIGPIPE);
+  sigaddset(&raised, SIGXFSZ);
   sigpending(&pending);
-  const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
-  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-  const ssize_t written = write(STDERR_FILENO, line, length);
-  if (written < 0 && errno == EPIPE && !was_pending) {
+  pthread_sigmask(SIG_BLOCK, &raised, &before);
+  const ssize_t written = write(fd, data, size);
+  const int error = errno;
+  const int by = error == EPIPE ? SIGPIPE : SIGXFSZ;
+  if (written < 0 && (error == EPIPE || error == EFBIG) && sigismember(&pending, by) != 1) {
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, by);
     const struct timespec none = {0, 0};
-    while (sigtimedwait(&pipe_signal, nullptr, &none) < 0 && errno == EINTR) {
+    while (sigtimedwait(&ours, nullptr, &none) < 0 && errno == EINTR) {
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return written;
+}
+
+void write_stderr(const char* line, size_t length) {
+  struct pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT)) return;
+  (void)!write_quietly(STDERR_FILENO, line, length);
 }
 
 }  // namespace graphsignal

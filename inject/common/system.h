@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 namespace graphsignal {
 
@@ -65,7 +66,11 @@ class Guard {
 // Starts a thread with all signals blocked, so that none of the program's handlers ever runs on it.
 bool start_thread(pthread_t* thread, const char* name, void* (*body)(void*), void* argument);
 
-// Writes one line to standard error, without raising SIGPIPE and without waiting for a full pipe.
+// write() that fails without a signal, where the other end is closed (SIGPIPE) or the process may not write so large a
+// file (SIGXFSZ): the program must not die of a write of ours.
+ssize_t write_quietly(int fd, const void* data, size_t size);
+
+// Writes one line to standard error, without a signal and without waiting for a full pipe.
 void write_stderr(const char* line, size_t length);
 
 }  // namespace graphsignal

@@ -1,5 +1,6 @@
 #include "writer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -127,6 +128,12 @@ bool Writer::enough_space(int directory, uint64_t size) {
   return free_bytes >= size && free_bytes - size >= keep;
 }
 
+void Writer::skip_full() {
+  if (__atomic_fetch_add(&skipped_, static_cast<uint64_t>(1), __ATOMIC_RELAXED) == 0) {
+    log_.add(Level::kWarning, "shared memory is nearly full: %s is not updated for now", file_);
+  }
+}
+
 bool Writer::write_once() {
   if (forked() || !writing_.acquire_within(kSecond)) return false;
   bool ok = false;
@@ -138,6 +145,8 @@ bool Writer::write_once() {
     directory_complained_ = false;
     if (options_.probes != WriterOptions::kNone) probes_.discover();
     claim_probes();
+    // A claim that found no room is a write that found none.
+    if (options_.probes == WriterOptions::kOnly && !owns_probes_ && !enough_space(directory, 0)) skip_full();
     if (options_.probes == WriterOptions::kOnly && !owns_probes_) {
       close(directory);
       writing_.release();
@@ -145,11 +154,13 @@ bool Writer::write_once() {
     }
     build();
     if (!document_.complete() || !enough_space(directory, document_.size())) {
-      if (__atomic_fetch_add(&skipped_, static_cast<uint64_t>(1), __ATOMIC_RELAXED) == 0) {
-        log_.add(Level::kWarning, "shared memory is nearly full: %s is not updated for now", file_);
-      }
+      skip_full();
     } else {
       ok = RunDirectory::replace_file(directory, file_, document_.data(), document_.size());
+      const int error = errno;
+      if (!ok && __atomic_fetch_add(&skipped_, static_cast<uint64_t>(1), __ATOMIC_RELAXED) == 0) {
+        log_.add(Level::kWarning, "%s cannot be written for now: %s", file_, strerror(error));
+      }
     }
     close(directory);
   }

@@ -63,6 +63,7 @@ class Writer {
   void claim_probes();
   void build();
   bool enough_space(int directory, uint64_t size);
+  void skip_full();
 
   WriterOptions options_;
   char file_[64];

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "check.h"
 #include "json_reader.h"
@@ -353,6 +355,37 @@ TEST(nearly_full_shared_memory) {
   CHECK_EQ(metric(d, "graphsignal_writer_skipped_writes")["value"].text, std::string("3"));
   CHECK_EQ(d["log"].items.size(), static_cast<size_t>(1));
   CHECK_EQ(d["log"][0]["level"].text, std::string("warning"));
+}
+
+// A process may not write files above a size: it must not die of a document of ours, and the last one that fitted stays.
+TEST(file_size_limit) {
+  Fixture f;
+  CHECK(f.start());
+  f.document();
+  const std::string before = f.text;
+  struct rlimit limit, low;
+  CHECK_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  low = limit;
+  low.rlim_cur = before.size() / 2;
+  CHECK_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  CHECK(!f.writer.write_once());
+  CHECK(!f.writer.write_once());
+  sigset_t pending;
+  sigpending(&pending);
+  CHECK_EQ(sigismember(&pending, SIGXFSZ), 0);
+  {
+    Fixture g;  // from the start, where the file that names the owner does not fit either
+    low.rlim_cur = 0;
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+    CHECK(g.start());
+    CHECK(!g.writer.write_once());
+  }
+  CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  CHECK_EQ(test::read_file(f.file()), before);
+  for (const auto& name : test::list(f.directory.run_directory())) CHECK(name.find(".tmp") == std::string::npos);
+  Value d = f.document();
+  CHECK_EQ(metric(d, "graphsignal_writer_skipped_writes")["value"].text, std::string("2"));
+  CHECK_EQ(d["log"].items.size(), static_cast<size_t>(1));
 }
 
 TEST(hostile_directories) {
