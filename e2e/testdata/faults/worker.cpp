@@ -1,0 +1,113 @@
+// A workload that the fault tests lead step by step: each argument is one step, done in order. Its probes count what it did.
+//
+//	add:N        adds 1 to the counter and records into the histogram, N times
+//	lines:N      prints N numbered lines, each in a write of its own, and counts them
+//	touch:FILE   makes FILE
+//	await:FILE   waits until FILE is there
+//	children:N,M runs N programs at a time that add M each; a third of them forks on the way, a third fails
+//	close:FD     closes FD and all above it
+//	private      is no longer dumpable: its files in /proc are root's
+//	alone        ends the way of a process that must not wait: _exit
+//	exit:N       ends with status N
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <graphsignal/probe.h>
+
+static const char* self;
+
+static void nap() { usleep(5000); }
+
+static bool is(const char* step, const char* verb, const char** rest) {
+  const size_t n = strlen(verb);
+  if (strncmp(step, verb, n) != 0) return false;
+  *rest = step + n;
+  return true;
+}
+
+static void add(long n) {
+  graphsignal_probe_entry* steps = graphsignal_probe_register("fault_steps", GRAPHSIGNAL_COUNTER, nullptr, nullptr, 0);
+  graphsignal_probe_entry* sizes = graphsignal_probe_register("fault_sizes", GRAPHSIGNAL_HISTOGRAM, nullptr, nullptr, 0);
+  for (long i = 0; i < n; i++) {
+    graphsignal_add(steps, 1);
+    graphsignal_record(sizes, static_cast<uint64_t>(i));
+  }
+}
+
+static void lines(long n) {
+  graphsignal_probe_entry* printed = graphsignal_probe_register("fault_lines", GRAPHSIGNAL_COUNTER, nullptr, nullptr, 0);
+  for (long i = 0; i < n; i++) {
+    char line[64];
+    const int length = snprintf(line, sizeof(line), "line %ld of many\n", i);
+    for (int done = 0; done < length;) {
+      const ssize_t got = write(STDOUT_FILENO, line + done, static_cast<size_t>(length - done));
+      if (got < 0) exit(99);
+      done += static_cast<int>(got);
+    }
+    graphsignal_add(printed, 1);
+  }
+}
+
+static void children(const char* argument) {
+  char* comma;
+  const long n = strtol(argument, &comma, 10), each = atol(comma + 1);
+  for (long i = 0; i < n; i++) {
+    if (fork() != 0) continue;
+    char first[32], second[32];
+    snprintf(first, sizeof(first), "add:%ld", i % 3 == 1 ? each / 2 : each);
+    snprintf(second, sizeof(second), "add:%ld", each - each / 2);
+    if (i % 3 == 0) execl(self, self, first, nullptr);
+    if (i % 3 == 1) execl(self, self, first, "fork", second, nullptr);
+    if (i % 3 == 2) execl(self, self, first, "exit:7", nullptr);
+    _exit(98);
+  }
+  int status;
+  while (wait(&status) > 0) {
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 7)) exit(97);
+  }
+}
+
+int main(int argc, char** argv) {
+  self = argv[0];
+  for (int i = 1; i < argc; i++) {
+    const char* rest;
+    if (is(argv[i], "add:", &rest)) {
+      add(atol(rest));
+    } else if (is(argv[i], "lines:", &rest)) {
+      lines(atol(rest));
+    } else if (is(argv[i], "touch:", &rest)) {
+      const int fd = open(rest, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+      if (fd < 0) return 96;
+      close(fd);
+    } else if (is(argv[i], "await:", &rest)) {
+      while (access(rest, F_OK) != 0) nap();
+    } else if (is(argv[i], "children:", &rest)) {
+      children(rest);
+    } else if (is(argv[i], "fork", &rest)) {
+      // The child has the probes' memory and nobody who publishes it; it counts in vain and ends.
+      const pid_t child = fork();
+      if (child == 0) {
+        add(1000000);
+        _exit(0);
+      }
+      if (waitpid(child, nullptr, 0) != child) return 95;
+    } else if (is(argv[i], "close:", &rest)) {
+      for (int fd = atoi(rest); fd < 1024; fd++) close(fd);
+    } else if (is(argv[i], "private", &rest)) {
+      if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return 94;
+    } else if (is(argv[i], "alone", &rest)) {
+      _exit(0);
+    } else if (is(argv[i], "exit:", &rest)) {
+      return atoi(rest);
+    } else {
+      fprintf(stderr, "%s: unknown step %s\n", self, argv[i]);
+      return 2;
+    }
+  }
+  return 0;
+}
