@@ -14,7 +14,7 @@ const (
 	// captureChunk is how much is taken from a stream at a time, in bytes.
 	captureChunk = 64 << 10
 	// captureInterval is how long output gathers before it is captured.
-	captureInterval = 25 * time.Millisecond
+	captureInterval = 50 * time.Millisecond
 	// rotationInterval is the least time between two segments. The sidecar reads 20 times a second and there are two
 	// segments, so that it sees all that is written at this pace.
 	rotationInterval = 25 * time.Millisecond
@@ -133,13 +133,16 @@ type lineCutter struct {
 	time int64
 	// afterReturn says that the last line ended with a carriage return.
 	afterReturn bool
+	// head is the beginning of a record of headTime: lines that were read together share it.
+	head     []byte
+	headTime int64
 }
 
 // cut appends the records of the lines that end in data, which was read at a time (epoch ns).
 func (l *lineCutter) cut(records, data []byte, now int64) ([]byte, int) {
 	lines := 0
-	emit := func() {
-		records = appendLine(records, l.time, l.stream, l.part)
+	emit := func(line []byte) {
+		records = l.appendLine(records, line)
 		l.part = l.part[:0]
 		lines++
 	}
@@ -154,21 +157,24 @@ func (l *lineCutter) cut(records, data []byte, now int64) ([]byte, int) {
 			data = data[n:]
 			l.afterReturn = false
 			if len(l.part) == maxLine {
-				emit()
+				emit(l.part)
 			}
 			continue
 		}
-		l.part = append(l.part, data[:end]...)
-		by := data[end]
+		line, by := data[:end], data[end]
+		if len(l.part) > 0 {
+			l.part = append(l.part, line...)
+			line = l.part
+		}
 		data = data[end+1:]
 		switch {
-		case by == '\r' && len(l.part) == 0:
+		case by == '\r' && len(line) == 0:
 			// The start of a progress bar's next state, or an empty line with both ends.
-		case by == '\n' && l.afterReturn && len(l.part) == 0:
+		case by == '\n' && l.afterReturn && len(line) == 0:
 			// The line ended already.
 			l.afterReturn = false
 		default:
-			emit()
+			emit(line)
 			l.afterReturn = by == '\r'
 		}
 	}
@@ -192,7 +198,7 @@ func (l *lineCutter) flush(records []byte) ([]byte, int) {
 	if len(l.part) == 0 {
 		return records, 0
 	}
-	records = appendLine(records, l.time, l.stream, l.part)
+	records = l.appendLine(records, l.part)
 	l.reset()
 	return records, 1
 }
@@ -204,12 +210,16 @@ func (l *lineCutter) reset() {
 }
 
 // appendLine appends the record of a line.
-func appendLine(records []byte, ts int64, stream string, line []byte) []byte {
-	records = append(records, `{"ts":`...)
-	records = strconv.AppendInt(records, ts, 10)
-	records = append(records, `,"stream":"`...)
-	records = append(records, stream...)
-	records = append(records, `","line":"`...)
+func (l *lineCutter) appendLine(records, line []byte) []byte {
+	if l.headTime != l.time || len(l.head) == 0 {
+		l.head = append(l.head[:0], `{"ts":`...)
+		l.head = strconv.AppendInt(l.head, l.time, 10)
+		l.head = append(l.head, `,"stream":"`...)
+		l.head = append(l.head, l.stream...)
+		l.head = append(l.head, `","line":"`...)
+		l.headTime = l.time
+	}
+	records = append(records, l.head...)
 	records = appendJSONText(records, line)
 	return append(records, "\"}\n"...)
 }

@@ -200,10 +200,15 @@ func testSegments(t *testing.T) *segments {
 	return &segments{path: dir, dir: fd, file: -1}
 }
 
+// lineRecord is the record of a line of standard output.
+func lineRecord(ts int64, line []byte) []byte {
+	return (&lineCutter{stream: "stdout", time: ts}).appendLine(nil, line)
+}
+
 func TestSegmentsRotate(t *testing.T) {
 	s := testSegments(t)
 	var paced int
-	one := appendLine(nil, 1, "stdout", bytes.Repeat([]byte("y"), 1000))
+	one := lineRecord(1, bytes.Repeat([]byte("y"), 1000))
 	for range 5 * maxSegment / len(one) {
 		s.write(one, 1, func(time.Time) { paced++ })
 	}
@@ -223,7 +228,7 @@ func TestSegmentsRotate(t *testing.T) {
 		parseRecords(t, string(content))
 	}
 	// A record that no segment holds has one of its own, and many at once are spread without a cut.
-	huge := appendLine(nil, 1, "stdout", bytes.Repeat([]byte("z"), maxSegment+5))
+	huge := lineRecord(1, bytes.Repeat([]byte("z"), maxSegment+5))
 	s.write(append(append(append([]byte{}, one...), huge...), one...), 3, nil)
 	names, _ = filepath.Glob(filepath.Join(s.path, "log_*.jsonl"))
 	if len(names) != 2 {
@@ -251,13 +256,13 @@ func TestSegmentsOnAFullFileSystem(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 200<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	one := appendLine(nil, 1, "stdout", bytes.Repeat([]byte("y"), 1000))
+	one := lineRecord(1, bytes.Repeat([]byte("y"), 1000))
 	const written = 200
 	for range written {
 		s.write(one, 1, nil)
 	}
 	_ = os.Remove(filler)
-	s.write(appendLine(nil, 2, "stdout", []byte("after")), 1, nil)
+	s.write(lineRecord(2, []byte("after")), 1, nil)
 	content, _ := os.ReadFile(filepath.Join(dir, "log_0.jsonl"))
 	records := parseRecords(t, string(content))
 	var kept, dropped int64
