@@ -158,7 +158,7 @@ func TestPrintEnvironment(t *testing.T) {
 	}
 	cupti := filepath.Join(prefix, "cuda/extras/CUPTI/lib64/libcupti.so.13")
 	for _, name := range []string{filepath.Join(prefix, "lib/graphsignal", cuptiLibrary), filepath.Join(prefix, "lib/graphsignal", probeLibrary), cupti} {
-		if err := os.WriteFile(name, nil, 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(elfLibrary), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

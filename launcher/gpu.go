@@ -3,6 +3,7 @@ package launcher
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"io"
 	"os"
 	"path/filepath"
@@ -38,13 +39,22 @@ func (g *gpuEnvironment) apply() {
 	if g.options.rocmKernelTrace != "" {
 		g.environ.set("GRAPHSIGNAL_ROCM_KERNEL_TRACE", g.options.rocmKernelTrace)
 	}
-	if library := filepath.Join(g.libraries, probeLibrary); isFile(library) {
-		if _, set := g.environ.get("GRAPHSIGNAL_PROBE_LIB"); !set {
-			g.environ.set("GRAPHSIGNAL_PROBE_LIB", library)
-		}
-	}
+	g.probes()
 	g.cuda()
 	g.rocm()
+}
+
+// probes names the library that publishes the probes of a program.
+func (g *gpuEnvironment) probes() {
+	library := filepath.Join(g.libraries, probeLibrary)
+	if _, set := g.environ.get("GRAPHSIGNAL_PROBE_LIB"); set || !exists(library) {
+		return
+	}
+	if problem := libraryProblem(library); problem != "" {
+		g.msg.warn("probes of programs without a GPU are not read: %s %s", library, problem)
+		return
+	}
+	g.environ.set("GRAPHSIGNAL_PROBE_LIB", library)
 }
 
 // cuda names our library to the CUDA driver, last, and tells it where a CUPTI was found.
@@ -58,8 +68,12 @@ func (g *gpuEnvironment) cuda() {
 		return
 	}
 	library := filepath.Join(g.libraries, cuptiLibrary)
-	if !isFile(library) {
+	if !exists(library) {
 		g.msg.debug("no CUDA profiling: %s is not there", library)
+		return
+	}
+	if problem := libraryProblem(library); problem != "" {
+		g.msg.warn("no CUDA profiling: %s %s", library, problem)
 		return
 	}
 	candidates := g.cuptiCandidates()
@@ -222,6 +236,40 @@ func interpreterOf(file string) string {
 		return ""
 	}
 	return fields[0]
+}
+
+// libraryProblem says why a library of ours cannot be loaded, or nothing. The loader does not find out in time that a
+// file was cut short: the program would die of SIGBUS in it.
+func libraryProblem(library string) string {
+	if !isFile(library) {
+		return "is not a file"
+	}
+	f, err := os.Open(library)
+	if err != nil {
+		return "cannot be read"
+	}
+	defer f.Close() //nolint:errcheck // only read
+	// An ELF header: 64 bits, little-endian, shared object, the machine.
+	header := make([]byte, 64)
+	if _, err := io.ReadFull(f, header); err != nil || string(header[:6]) != "\x7fELF\x02\x01" ||
+		string(header[16:18]) != "\x03\x00" || string(header[18:20]) != elfMachine() {
+		return "is no shared library for this machine"
+	}
+	// The linker puts the section headers last.
+	le := binary.LittleEndian
+	end := le.Uint64(header[40:]) + uint64(le.Uint16(header[58:]))*uint64(le.Uint16(header[60:]))
+	if info, err := f.Stat(); err != nil || uint64(info.Size()) < end {
+		return "is cut short"
+	}
+	return ""
+}
+
+// elfMachine is the architecture in an ELF header.
+func elfMachine() string {
+	if runtime.GOARCH == "arm64" {
+		return "\xb7\x00"
+	}
+	return "\x3e\x00"
 }
 
 // multiarch is Debian's name of the architecture's library directory.

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// elfLibrary is the header of a shared library for this machine, with nothing behind it.
+var elfLibrary = "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x03\x00" + elfMachine() + strings.Repeat("\x00", 44)
+
 // gpuFixture is a root directory with the given files (a trailing slash makes a directory), and the variables that a
 // launcher there would set.
 func gpuFixture(t *testing.T, files []string, environ ...string) (root string, after environment) {
@@ -24,6 +27,9 @@ func gpuFixture(t *testing.T, files []string, environ ...string) (root string, a
 			t.Fatal(err)
 		}
 		content := ""
+		if strings.HasSuffix(file, ".so") && strings.HasPrefix(file, "lib/graphsignal/") {
+			content = elfLibrary
+		}
 		if strings.HasPrefix(file, "venv/bin/vllm") {
 			content = "#!" + root + "/base/bin/python3\n"
 		}

@@ -68,21 +68,8 @@ func toolProblem(library string) string {
 		return "is not an absolute path"
 	case strings.Contains(library, ":"):
 		return "has a colon in its path, which ROCP_TOOL_LIBRARIES cannot hold"
-	case !isFile(library):
-		return "is not a file"
 	}
-	f, err := os.Open(library)
-	if err != nil {
-		return "cannot be read"
-	}
-	defer f.Close() //nolint:errcheck // only read
-	// The start of an ELF header: 64 bits, little-endian, shared object, x86-64.
-	header := make([]byte, 20)
-	if _, err := io.ReadFull(f, header); err != nil || string(header[:6]) != "\x7fELF\x02\x01" ||
-		string(header[16:20]) != "\x03\x00\x3e\x00" {
-		return "is no shared library for x86-64"
-	}
-	return ""
+	return libraryProblem(library)
 }
 
 // rocmHomes lists the ROCm installations: those that are asked for, the default, and all versions beside it.

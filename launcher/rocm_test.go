@@ -37,7 +37,7 @@ func newROCmTree(t *testing.T) rocmTree {
 		t.Skip("ROCm exists for x86-64 only")
 	}
 	tree := rocmTree{root: t.TempDir(), libraries: t.TempDir()}
-	tree.write(t, tree.libraries+"/"+rocmLibrary, "\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 9)+"\x03\x00\x3e\x00")
+	tree.write(t, tree.libraries+"/"+rocmLibrary, elfLibrary)
 	return tree
 }
 
@@ -143,7 +143,8 @@ func TestROCmWithoutSDK(t *testing.T) {
 // TestROCmUnloadable: the SDK ends a program whose tool it cannot load, so it never hears of such a one.
 func TestROCmUnloadable(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "text": "version https://git-lfs.github.com/spec/v1 and more",
-		"arm": "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x03\x00\xb7\x00"} {
+		"arm": strings.Replace(elfLibrary, elfMachine(), "\xb7\x00", 1), "header": elfLibrary[:63],
+		"half": elfLibrary[:40] + "\x00\x10" + elfLibrary[42:]} {
 		t.Run(name, func(t *testing.T) {
 			tree := newROCmTree(t)
 			tree.write(t, tree.root+"/opt/rocm/lib/librocprofiler-sdk.so.1", "")

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -106,6 +107,10 @@ func (r *run) run() int {
 
 	ignored := inheritedIgnored()
 	r.self = ownPath()
+	if err := roomForDescriptors(); err != nil {
+		r.msg.warn("no profiling in this run: %v", err)
+		return r.startFailure(become(prog, r.environ.entries, ignored))
+	}
 	if !r.options.ownEndpoint && insideLauncher(r.self) {
 		r.msg.debug("an outer graphsignal-run profiles this already")
 		return r.startFailure(become(prog, r.environ.entries, ignored))
@@ -199,7 +204,7 @@ func (r *run) passStreams(base string) {
 	if len(r.streams) == 0 {
 		return
 	}
-	if segments, err := newSegments(base, r.workload.pid); err != nil {
+	if segments, err := r.openSegments(base); err != nil {
 		r.msg.warn("errors on the console are not reported: %v", err)
 	} else {
 		r.capture = newCapture(segments)
@@ -219,6 +224,27 @@ func (r *run) passStreams(base string) {
 	if len(terminals) > 0 {
 		go runTerminals(terminals)
 	}
+}
+
+// openSegments makes the workload's console directory: in base, or, where that is full or another user has taken the
+// name, in a private directory.
+func (r *run) openSegments(base string) (*segments, error) {
+	made, err := newSegments(base, r.workload.pid)
+	if err == nil {
+		return made, nil
+	}
+	runtimeDir, _ := r.environ.get("XDG_RUNTIME_DIR")
+	private, privateErr := privateBase(runtimeDir)
+	if privateErr == nil && private != base {
+		r.msg.debug("console capture is in %s: %v", private, err)
+		if made, privateErr = newSegments(private, r.workload.pid); privateErr == nil {
+			return made, nil
+		}
+	}
+	if privateErr != nil && privateErr.Error() != err.Error() {
+		err = fmt.Errorf("%w; %w", err, privateErr)
+	}
+	return nil, err
 }
 
 func (r *run) startFailure(err error) int {

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,15 @@ func captureBase(shm, runtimeDir string) (string, error) {
 	if unix.Access(shm, unix.W_OK|unix.X_OK) == nil {
 		return shm, nil
 	}
+	base, err := privateBase(runtimeDir)
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be written; %w", shm, err)
+	}
+	return base, nil
+}
+
+// privateBase makes a private directory of this user for console directories.
+func privateBase(runtimeDir string) (string, error) {
 	var reasons []string
 	for _, parent := range []string{runtimeDir, os.TempDir()} {
 		if parent == "" {
@@ -45,11 +55,13 @@ func captureBase(shm, runtimeDir string) (string, error) {
 		base := filepath.Join(parent, "graphsignal-"+strconv.Itoa(os.Geteuid()))
 		err := privateDirectory(base)
 		if err == nil {
+			// The sidecar sweeps shared memory only.
+			_, _ = rundir.New(base, "/proc").Sweep(0)
 			return base, nil
 		}
 		reasons = append(reasons, err.Error())
 	}
-	return "", fmt.Errorf("%s cannot be written; %s", shm, strings.Join(reasons, "; "))
+	return "", errors.New(strings.Join(reasons, "; "))
 }
 
 // privateDirectory makes a directory that nobody else can enter, or accepts one that is so.

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,6 +64,9 @@ type sidecar struct {
 
 // findCollector looks for the Collector beside our own executable, then on PATH.
 func findCollector(self, path string) (string, error) {
+	if !exists("/proc/self/fd") {
+		return "", errors.New("/proc is not mounted")
+	}
 	if self != "" {
 		if beside := filepath.Join(filepath.Dir(self), collectorName); executable(beside) == nil {
 			return beside, nil

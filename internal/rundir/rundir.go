@@ -142,16 +142,23 @@ func (d *Dirs) CreateConsole(owner Owner) (string, error) {
 	if err := d.check(dir); err != nil {
 		return "", err
 	}
-	fd, err := unix.Openat(int(dir.Fd()), ownerFile, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return "", &fs.PathError{Op: "create", Path: filepath.Join(path, ownerFile), Err: err}
-	}
-	file := os.NewFile(uintptr(fd), filepath.Join(path, ownerFile))
-	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err := writeOwner(dir, text); err != nil {
+		_ = os.RemoveAll(path) // nobody could tell whose it is
 		return "", err
 	}
 	return path, nil
+}
+
+// writeOwner makes `.owner` in a directory that has none.
+func writeOwner(dir *os.File, text []byte) error {
+	path := filepath.Join(dir.Name(), ownerFile)
+	fd, err := unix.Openat(int(dir.Fd()), ownerFile, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "create", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	_, err = file.Write(append(text, '\n'))
+	return errors.Join(err, file.Close())
 }
 
 // clear removes the directory of an earlier owner of the same pid.
