@@ -2,6 +2,7 @@ package prom
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -43,6 +44,8 @@ type family struct {
 	name string
 	kind kind
 	help string
+	// place is where among the declarations of the page it stands.
+	place int
 
 	// The lines that said so.
 	typeLine, helpLine string
@@ -70,6 +73,15 @@ type declarations struct {
 	next   int
 	// undeclared says that samples were seen that no declaration covered.
 	undeclared bool
+	// bare are their names.
+	bare map[string]bool
+	// disorder says that a name of the current page was declared twice, or after a sample of it. What such a declaration
+	// covers depends on where it stands, so nothing may be concluded from it for the next page.
+	disorder bool
+}
+
+func newDeclarations() declarations {
+	return declarations{byName: make(map[string]*family), bare: make(map[string]bool)}
 }
 
 // declare takes the next declaration of the current page. It reports whether what was concluded before from the
@@ -83,16 +95,25 @@ func (d *declarations) declare(name []byte, k kind) (f *family, changed bool) {
 	}
 	changed = d.next < len(d.order) || d.undeclared || d.byName[string(name)] != nil
 	d.undeclared = false
+	d.disorder = d.disorder || d.isLate(string(name))
 	for _, stale := range d.order[d.next:] {
 		if d.byName[stale.name] == stale {
 			delete(d.byName, stale.name)
 		}
 	}
-	f = &family{name: string(name), kind: k}
+	f = &family{name: string(name), kind: k, place: d.next}
 	d.order = append(d.order[:d.next], f)
 	d.byName[f.name] = f
 	d.next++
 	return f, changed
+}
+
+// isLate reports whether the current page declared the name before, or showed a sample that its declaration may cover.
+func (d *declarations) isLate(name string) bool {
+	if f := d.byName[name]; f != nil && f.place < d.next || d.bare[name] {
+		return true
+	}
+	return slices.ContainsFunc(suffixes, func(s suffix) bool { return d.bare[name+s.text] })
 }
 
 // recall takes a line that the page before had in the same place, and reports whether it is one.
@@ -122,12 +143,14 @@ const (
 	createdRole
 )
 
-// suffixes maps the endings of sample names to their role, and says in which kinds of families they occur.
-var suffixes = []struct {
+type suffix struct {
 	text  string
 	role  role
 	kinds []kind
-}{
+}
+
+// suffixes maps the endings of sample names to their role, and says in which kinds of families they occur.
+var suffixes = []suffix{
 	{"_total", valueRole, []kind{counterKind}},
 	{"_bucket", bucketRole, []kind{histogramKind}},
 	{"_count", countRole, []kind{histogramKind, summaryKind}},
@@ -171,6 +194,9 @@ func (d *declarations) of(name string) (*family, role) {
 		}
 	}
 	d.undeclared = true
+	if len(d.bare) < maxLines {
+		d.bare[strings.Clone(name)] = true
+	}
 	f := &family{name: name}
 	if strings.HasSuffix(name, createdSuffix) {
 		return f, createdRole

@@ -81,7 +81,7 @@ type line struct {
 func NewParser(maxSeries int) *Parser {
 	return &Parser{
 		maxSeries: maxSeries,
-		decls:     declarations{byName: make(map[string]*family)},
+		decls:     newDeclarations(),
 		lines:     make(map[string]*line),
 		parts:     make(map[string]*part),
 		series:    make(map[string]*Series),
@@ -112,6 +112,11 @@ func (p *Parser) Parse(body []byte, header string, now int64) (Page, error) {
 	p.current = p.current[:0]
 	if p.read(prepared, &page); page.Malformed > 0 && page.Malformed == prepared.count+prepared.malformed {
 		return Page{}, ErrNotMetrics
+	}
+
+	if p.decls.disorder || len(p.decls.bare) >= maxLines {
+		p.decls = newDeclarations()
+		clear(p.lines)
 	}
 
 	page.Series = p.current[:0:len(p.current)]

@@ -323,6 +323,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("# TYPE r counter\nr_total 3.0 # {a=\"b\"} 1\nr_created 1\n# EOF\n"), true)
 	f.Add([]byte("\"# TYPE a gauge\\na -nan\\n\""), false)
 	f.Add([]byte("# TYPE \"a.b\" histogram\n{\"a.b_bucket\",le=\"1\"} 1\n{\"a.b_sum\"} 1\n{\"a.b_count\"} 1\n"), true)
+	f.Add([]byte("l 0\n# TYPE l counter\nl 1\n# TYPE l gauge\nl{a=\"b\"} 2\nm_total 3\n# TYPE m counter\n"), false)
 	f.Add([]byte("a{b=\"c\\\n\"} 1\n\x00\n# TYPE\n# TYPE a\n#\n{} 1\n"), false)
 	f.Fuzz(func(t *testing.T, body []byte, openMetrics bool) {
 		header := classic
