@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,8 @@ func TestMain(m *testing.M) {
 		os.Exit(fakeCollector())
 	case len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "workload:"):
 		os.Exit(workloadPart(strings.TrimPrefix(os.Args[1], "workload:"), os.Args[2:]))
+	case slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.fuzz=") }):
+		os.Exit(m.Run()) // fuzz targets run no programs
 	}
 	os.Exit(testMain(m))
 }

@@ -181,16 +181,20 @@ func raiseBadness(pid int) {
 // readControl passes on what a life of the sidecar says, until its end, and closes the channel.
 func readControl(from *sidecarProcess, lines chan<- controlLine) {
 	in := bufio.NewReaderSize(descriptor(from.control), maxControlLine)
-	for {
+	for tooLong := false; ; {
 		text, err := in.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
-			continue // no line of the protocol is that long
+			tooLong = true // no line of the protocol is that long, and what remains of it is none either
+			continue
 		}
 		if err != nil {
 			lines <- controlLine{from: from, ended: true}
 			return
 		}
-		lines <- controlLine{from: from, text: strings.TrimSpace(string(text))}
+		if !tooLong {
+			lines <- controlLine{from: from, text: strings.TrimSpace(string(text))}
+		}
+		tooLong = false
 	}
 }
 
