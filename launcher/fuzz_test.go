@@ -1,8 +1,12 @@
 package launcher
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
+	"math/big"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -178,6 +182,88 @@ func FuzzRenderConfig(f *testing.F) {
 					t.Fatalf("the tag %q=%q is %q", key, value, got)
 				}
 			}
+		}
+	})
+}
+
+// FuzzLibrary: a library is taken exactly when its header is that of one for this machine and its section headers, which the
+// linker puts last, are all there.
+func FuzzLibrary(f *testing.F) {
+	header := func(kind, machine string, offset uint64, size, count uint16) []byte {
+		h := append([]byte("\x7fELF\x02\x01\x01"), make([]byte, 9)...)
+		h = append(append(h, kind...), machine...)
+		h = append(h, make([]byte, 20)...)
+		h = binary.LittleEndian.AppendUint64(h, offset)
+		h = append(h, make([]byte, 10)...)
+		h = binary.LittleEndian.AppendUint16(h, size)
+		h = binary.LittleEndian.AppendUint16(h, count)
+		return append(h, 0, 0)
+	}
+	f.Add(header("\x03\x00", elfMachine(), 64, 64, 1))
+	f.Add(append(header("\x03\x00", elfMachine(), 64, 64, 1), make([]byte, 64)...))
+	f.Add(header("\x03\x00", elfMachine(), math.MaxUint64-63, 64, 1))
+	f.Add(header("\x02\x00", elfMachine(), 0, 0, 0))
+	f.Add([]byte("\x7fELF"))
+	path := filepath.Join(f.TempDir(), "libx.so")
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		taken := libraryProblem(path) == ""
+		want := len(content) >= 64
+		if want {
+			end := new(big.Int).SetUint64(binary.LittleEndian.Uint64(content[40:]))
+			end.Add(end, big.NewInt(int64(binary.LittleEndian.Uint16(content[58:]))*int64(binary.LittleEndian.Uint16(content[60:]))))
+			want = string(content[:6]) == "\x7fELF\x02\x01" && string(content[16:18]) == "\x03\x00" && string(content[18:20]) == elfMachine() &&
+				end.Cmp(big.NewInt(int64(len(content)))) <= 0
+		}
+		if taken != want {
+			t.Fatalf("%q is taken: %v, want %v", content, taken, want)
+		}
+	})
+}
+
+// FuzzVersions: directories of versions have an order, and what is read of a version is one.
+func FuzzVersions(f *testing.F) {
+	f.Add("/opt/rocm-6.2.0", "/opt/rocm-6.10", "6.2.0-66\n")
+	f.Add("cuda-12.", "cuda-12", " 7\n")
+	f.Add("cuda", "x-99999999999999999999.-1", "v1")
+	home := f.TempDir()
+	if err := os.Mkdir(home+"/.info", 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, a, b, file string) {
+		if ab, ba := compareVersions(a, b), compareVersions(b, a); ab != -ba || compareVersions(a, a) != 0 {
+			t.Fatalf("%q and %q compare as %d and %d", a, b, ab, ba)
+		}
+		if err := os.WriteFile(home+"/.info/version", []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := &gpuEnvironment{environ: &environment{}}
+		version := g.rocmVersion([]string{home})
+		if strings.Trim(version, "0123456789.") != "" || strings.HasSuffix(version, ".") || !strings.HasPrefix(strings.TrimSpace(file), version) {
+			t.Fatalf("%q is version %q", file, version)
+		}
+	})
+}
+
+// FuzzScript: the first line of a script names its interpreter, or nothing.
+func FuzzScript(f *testing.F) {
+	f.Add([]byte("#!/usr/bin/env python3\nx"))
+	f.Add([]byte("#! \t/a/b -u\r\n"))
+	f.Add([]byte("#!"))
+	path := filepath.Join(f.TempDir(), "script")
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := interpreterOf(path)
+		line, _, _ := strings.Cut(string(content[:min(len(content), 512)]), "\n")
+		if got != "" && (!strings.HasPrefix(line, "#!") || !strings.Contains(line, got) || strings.ContainsAny(got, " \t\n")) {
+			t.Fatalf("%q is run by %q", content, got)
+		}
+		if got == "" && strings.HasPrefix(line, "#!") && len(strings.Fields(line[2:])) > 0 {
+			t.Fatalf("%q is run by nothing", content)
 		}
 	})
 }

@@ -257,8 +257,8 @@ func libraryProblem(library string) string {
 	}
 	// The linker puts the section headers last.
 	le := binary.LittleEndian
-	end := le.Uint64(header[40:]) + uint64(le.Uint16(header[58:]))*uint64(le.Uint16(header[60:]))
-	if info, err := f.Stat(); err != nil || uint64(info.Size()) < end {
+	offset, length := le.Uint64(header[40:]), uint64(le.Uint16(header[58:]))*uint64(le.Uint16(header[60:]))
+	if info, err := f.Stat(); err != nil || uint64(info.Size()) < offset || uint64(info.Size())-offset < length {
 		return "is cut short"
 	}
 	return ""
