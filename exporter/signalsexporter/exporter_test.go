@@ -138,9 +138,6 @@ func TestOneInstance(t *testing.T) {
 	assert.True(t, json.Valid(data))
 	assert.Contains(t, string(data), `"name": "g"`)
 	assert.Contains(t, string(data), `"message": "exit code 7"`)
-	info, err := os.Stat(output)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o644), info.Mode())
 	entries, err := os.ReadDir(filepath.Dir(output))
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "no temporary file is left")
@@ -162,15 +159,46 @@ func TestOutput(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays a link")
 
-	fifo := filepath.Join(dir, "fifo")
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode(), "a file that was there keeps its mode")
+
+	fifo, circle := filepath.Join(dir, "fifo"), filepath.Join(dir, "circle")
 	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
-	for _, bad := range []string{fifo, dir, filepath.Join(dir, "absent", "x.json"), filepath.Join(path, "x.json")} {
+	require.NoError(t, os.Symlink("circle", circle))
+	for _, bad := range []string{fifo, circle, dir, filepath.Join(dir, "absent", "x.json"), filepath.Join(path, "x.json")} {
 		assert.Error(t, checkOutput(bad), bad)
 		assert.Error(t, writeOutput(bad, []byte("x")), bad)
 	}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Len(t, entries, 3)
+	assert.Len(t, entries, 4)
+}
+
+// TestOutputLeavesLinksOfOthers: in a directory like /tmp somebody may have put a link in the file's place.
+func TestOutputLeavesLinksOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("another user's link needs root")
+	}
+	open, private := t.TempDir(), filepath.Join(t.TempDir(), "private")
+	require.NoError(t, os.WriteFile(private, []byte("mine"), 0o600))
+	require.NoError(t, os.Chmod(open, 0o777|os.ModeSticky))
+	require.NoError(t, os.Chown(open, 4243, 4243))
+	for name, uid := range map[string]int{"stranger": 4242, "own": 0, "owner": 4243} {
+		require.NoError(t, os.Symlink(private, filepath.Join(open, name)))
+		require.NoError(t, os.Lchown(filepath.Join(open, name), uid, uid))
+	}
+	assert.ErrorContains(t, writeOutput(filepath.Join(open, "stranger"), []byte("x")), "is a link of user 4242")
+	assert.ErrorContains(t, checkOutput(filepath.Join(open, "stranger")), "is a link of user 4242")
+	data, err := os.ReadFile(private)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(data))
+	for _, fine := range []string{"own", "owner"} {
+		require.NoError(t, writeOutput(filepath.Join(open, fine), []byte(fine)))
+		data, err := os.ReadFile(private)
+		require.NoError(t, err)
+		assert.Equal(t, fine, string(data))
+	}
 }
 
 // TestOutputThatCannotBeWritten is reported at the start and at the end, and stops nothing.
