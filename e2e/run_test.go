@@ -185,7 +185,7 @@ func TestUnusableSharedMemory(t *testing.T) {
 		"read-only": "mount -t tmpfs -o ro none /dev/shm",
 		"full":      "mount -t tmpfs -o size=64k none /dev/shm && dd if=/dev/zero of=/dev/shm/fill bs=1k count=64 2>/dev/null; true",
 		"missing":   "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && mknod -m 666 /dev/zero c 1 5",
-		"hidepid":   "mount -o remount,hidepid=2 /proc",
+		"hidepid":   "mount -t proc -o hidepid=2 none /proc",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("unshare", "-m", "sh", "-c",
