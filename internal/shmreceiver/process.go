@@ -20,6 +20,9 @@ type process struct {
 	directory *shm.Directory
 	users     []uint32 // under which it was seen to run
 	seen      bool     // in the current collection
+	namespace string   // of its pid, once it was asked for
+	owns      bool     // its run directory was found to be its own
+	foreign   bool     // its run directory was found to be another's, which was reported
 }
 
 // maxDirectories bounds the run directories that are read without a workload extension.

@@ -134,6 +134,9 @@ func (r *Receiver) collect(ctx context.Context) {
 
 // read adds what is new in the directory of a process.
 func (r *Receiver) read(ctx context.Context, p *process, c *collection) {
+	if !r.ownedBy(p) {
+		return
+	}
 	var resource *signal.Resource
 	var shared []series.Tag
 	tags := []series.Tag{{Key: signal.PIDKey, Value: strconv.Itoa(p.PID)}}

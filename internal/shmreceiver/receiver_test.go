@@ -2,6 +2,7 @@ package shmreceiver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -465,6 +466,34 @@ func TestWithExtension(t *testing.T) {
 	assert.False(t, has("foreign", 1)())
 	assert.False(t, has("old", 1)())
 	assert.Equal(t, []string{"Shared-memory files were skipped: written by an earlier process of this pid: 1"}, h.warnings())
+}
+
+// TestSamePIDElsewhere: a directory whose owner has the pid in another pid namespace is not read, and this is said once.
+func TestSamePIDElsewhere(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := cmd.Process.Pid
+	h := newHarness(t, func(c *Config) { c.ProcFSPath = procfs.DefaultRoot })
+	ext := startExtension(t, pid, h.config.SHMPath)
+	require.NoError(t, h.Start(context.Background(), ext))
+	require.NoError(t, h.controller.Shutdown(context.Background())) // collections are the test's from here on
+	here := rundir.New(h.config.SHMPath, procfs.DefaultRoot).Owner(pid, 1)
+	owner := func(o rundir.Owner) {
+		text, err := json.Marshal(o)
+		require.NoError(t, err)
+		h.put(pid, ".owner", string(text))
+	}
+	h.put(pid, "a.json", fmt.Sprintf(`{"version":1,"start_ts":%d,"metrics":[{"name":"theirs","type":"gauge","value":1}]}`, time.Now().UnixNano()))
+	elsewhere := here
+	elsewhere.Namespace++
+	owner(elsewhere)
+	assert.Empty(t, h.round())
+	assert.Empty(t, h.round())
+	assert.Equal(t, []string{"Run directories of processes of other pid namespaces were not read: 1"}, h.warnings())
+	owner(here)
+	assert.Len(t, h.round(), 1)
+	h.tree.Close()
 }
 
 // TestShutdownDoesNotWait: a pipeline that hangs does not keep the Collector from ending.
