@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/graphsignal/graphsignal-collector/internal/procfs"
 	"github.com/graphsignal/graphsignal-collector/internal/redact"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
 )
@@ -162,10 +163,8 @@ func threadGroup(proc string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "Tgid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(value))
-		}
+	if group := procfs.ParseStatus(data).ThreadGroup; group > 0 {
+		return group, nil
 	}
 	return 0, errors.New("no thread group")
 }

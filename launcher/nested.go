@@ -1,11 +1,12 @@
 package launcher
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/graphsignal/graphsignal-collector/internal/procfs"
 )
 
 // maxAncestors bounds the search for an outer launcher.
@@ -33,17 +34,11 @@ func launcherAbove(self string, pid int) bool {
 		if exe, err := os.Readlink(proc + "/exe"); err == nil && filepath.Base(exe) == filepath.Base(self) {
 			return true
 		}
-		stat, err := os.ReadFile(proc + "/stat")
+		stat, err := procfs.NewReader(procfs.DefaultRoot).Stat(pid)
 		if err != nil {
 			return false
 		}
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 {
-			return false
-		}
-		if pid, err = strconv.Atoi(string(fields[1])); err != nil {
-			return false
-		}
+		pid = stat.PPID
 	}
 	return false
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/graphsignal/graphsignal-collector/internal/procfs"
 	"github.com/graphsignal/graphsignal-collector/internal/rundir"
 )
 
@@ -98,17 +99,10 @@ func newSegments(base string, pid int) (*segments, error) {
 	return &segments{path: path, dir: dir, file: -1}, nil
 }
 
-// startTicks reads field 22 of /proc/<pid>/stat. The name before it may hold anything.
+// startTicks is when a process started.
 func startTicks(pid int) (uint64, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat is not complete", pid)
-	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	stat, err := procfs.NewReader(procfs.DefaultRoot).Stat(pid)
+	return stat.StartTicks, err
 }
 
 // write appends whole records, lines of them, in as few writes as segments allow. What cannot be written is counted.

@@ -1,13 +1,13 @@
 package launcher
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/graphsignal/graphsignal-collector/internal/procfs"
 )
 
 const (
@@ -64,10 +64,6 @@ func waitFor(limit time.Duration, condition func() bool) bool {
 
 // isStopped reads the state of a process.
 func isStopped(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(fields) > 0 && string(fields[0]) == "T"
+	stat, err := procfs.NewReader(procfs.DefaultRoot).Stat(pid)
+	return err == nil && stat.State == 'T'
 }

@@ -1,7 +1,6 @@
 package shmreceiver
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -143,29 +142,11 @@ func (p *process) runsAs(uid uint32, procfsPath string) bool {
 	if slices.Contains(p.users, uid) {
 		return true
 	}
-	for _, u := range usersOf(filepath.Join(procfsPath, strconv.Itoa(p.PID), "status")) {
+	// The owner of /proc/<pid> will not do: it is root for a process that may not be traced.
+	for _, u := range procfs.ParseStatus(readHead(filepath.Join(procfsPath, strconv.Itoa(p.PID), "status"), maxStatus)).Users {
 		if !slices.Contains(p.users, u) && len(p.users) < maxUsers {
 			p.users = append(p.users, u)
 		}
 	}
 	return slices.Contains(p.users, uid)
-}
-
-// usersOf returns the real, effective, saved and file system user ids in /proc/<pid>/status, or none. The owner of
-// /proc/<pid> will not do: it is root for a process that may not be traced.
-func usersOf(path string) []uint32 {
-	for line := range bytes.Lines(readHead(path, maxStatus)) {
-		ids, ok := bytes.CutPrefix(line, []byte("Uid:"))
-		if !ok {
-			continue
-		}
-		var users []uint32
-		for _, field := range bytes.Fields(ids) {
-			if id, err := strconv.ParseUint(string(field), 10, 32); err == nil {
-				users = append(users, uint32(id))
-			}
-		}
-		return users
-	}
-	return nil
 }

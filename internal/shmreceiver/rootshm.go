@@ -1,7 +1,7 @@
 package shmreceiver
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -169,26 +169,11 @@ func (s *rootSHM) end(p *rootProcess) {
 // innerPID reads the pid of a process in its own, innermost namespace. It is 0 for a process without an address space
 // (a kernel thread) and for one that is gone.
 func (s *rootSHM) innerPID(pid int) int {
-	status := readHead(filepath.Join(s.procfsPath, strconv.Itoa(pid), "status"), maxStatus)
-	inner, user := pid, false
-	for line := range bytes.Lines(status) {
-		if ids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
-			fields := bytes.Fields(ids)
-			if len(fields) == 0 {
-				return 0
-			}
-			n, err := strconv.Atoi(string(fields[len(fields)-1]))
-			if err != nil || n <= 0 {
-				return 0
-			}
-			inner = n
-		}
-		user = user || bytes.HasPrefix(line, []byte("VmSize:"))
-	}
-	if !user {
+	status := procfs.ParseStatus(readHead(filepath.Join(s.procfsPath, strconv.Itoa(pid), "status"), maxStatus))
+	if !status.AddressSpace {
 		return 0
 	}
-	return inner
+	return cmp.Or(status.InnerPID, pid)
 }
 
 // find looks for the run directory of a process. No part of the way below its root may be a link: a link would be
