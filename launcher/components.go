@@ -89,4 +89,6 @@ type renderInput struct {
 	versionCheck string
 	// otlpEndpoint is the URL of the tee, or empty.
 	otlpEndpoint string
+	// nested says that an outer launcher's sidecar reads, and removes, the run directories too.
+	nested bool
 }

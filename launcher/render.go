@@ -28,6 +28,9 @@ func renderConfig(in *renderInput) ([]byte, error) {
 		workload["procfs_path"] = in.procfsPath
 	}
 
+	if in.nested {
+		workload["keep_directories"] = true
+	}
 	if in.versionCheck != "" {
 		workload["version_check"] = in.versionCheck
 	}

@@ -72,6 +72,7 @@ type run struct {
 	environ environment
 
 	self      string
+	nested    bool // below another launcher
 	signals   *signalSource
 	reap      *reaper
 	side      *sidecar
@@ -111,7 +112,7 @@ func (r *run) run() int {
 		r.msg.warn("no profiling in this run: %v", err)
 		return r.startFailure(become(prog, r.environ.entries, ignored))
 	}
-	if !r.options.ownEndpoint && insideLauncher(r.self) {
+	if r.nested = insideLauncher(r.self); r.nested && !r.options.ownEndpoint {
 		r.msg.debug("an outer graphsignal-run profiles this already")
 		return r.startFailure(become(prog, r.environ.entries, ignored))
 	}
@@ -278,6 +279,7 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		engine:      engine.Name,
 		endpoint:    engine.Endpoint,
 		controlFD:   sidecarControlFD,
+		nested:      r.nested,
 	}
 	if r.capture != nil {
 		in.console = r.capture.segments.path

@@ -19,6 +19,8 @@ type Config struct {
 	ProcFSPath string `mapstructure:"procfs_path"`
 	// SHMPath is the directory that holds the run directories.
 	SHMPath string `mapstructure:"shm_path"`
+	// KeepDirectories leaves the run directories to another reader of the same processes, which removes them.
+	KeepDirectories bool `mapstructure:"keep_directories"`
 	// PollInterval is the time between two looks at the process table.
 	PollInterval time.Duration `mapstructure:"poll_interval"`
 	// VersionCheck is the base URL that is asked once for a newer release; empty asks nobody.

@@ -17,7 +17,7 @@ func TestConfigFromYAML(t *testing.T) {
 		"workload": {PID: 4711, ProcFSPath: "/proc", SHMPath: "/dev/shm", PollInterval: time.Second},
 		"workload/all": {
 			PID: 4711, ControlFD: 3, CommandLine: []string{"vllm", "serve", "--api-key", "***"},
-			StartTimeUnixNano: 1796000000123456789, ProcFSPath: "/host/proc", SHMPath: "/tmp/shm", PollInterval: 250 * time.Millisecond,
+			StartTimeUnixNano: 1796000000123456789, ProcFSPath: "/host/proc", SHMPath: "/tmp/shm", KeepDirectories: true, PollInterval: 250 * time.Millisecond,
 		},
 	} {
 		sub, err := conf.Sub(name)

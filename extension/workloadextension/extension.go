@@ -182,11 +182,18 @@ func (e *workloadExtension) look() {
 	e.readers.update(target, e.tree.living(nil), ended, e.now())
 	if ready {
 		for _, p := range e.readers.release(e.now()) {
-			e.remove(rundir.Path(e.cfg.SHMPath, p.PID), p)
+			e.removeRun(p)
 		}
 	}
 	if target.Ended && e.control == nil {
 		e.end()
+	}
+}
+
+// removeRun removes the run directory of a process, unless it has another reader.
+func (e *workloadExtension) removeRun(p workload.Process) {
+	if !e.cfg.KeepDirectories {
+		e.remove(rundir.Path(e.cfg.SHMPath, p.PID), p)
 	}
 }
 
@@ -306,13 +313,13 @@ func (e *workloadExtension) removeAll() {
 		return // nothing was read; another Collector may be started for this workload
 	}
 	for _, p := range e.readers.releaseAll() {
-		e.remove(rundir.Path(e.cfg.SHMPath, p.PID), p)
+		e.removeRun(p)
 	}
 	target := e.tree.target.Process
 	if !target.Ended {
 		return
 	}
-	e.remove(rundir.Path(e.cfg.SHMPath, target.PID), target)
+	e.removeRun(target)
 	e.remove(rundir.ConsolePath(e.cfg.SHMPath, target.PID), target)
 }
 
