@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // faultRounds is how often a test at a random moment is repeated.
@@ -49,8 +51,7 @@ type faulty struct {
 	output string
 }
 
-// startFaulty runs a command; one that begins with "worker" runs the worker, in whose steps @ is a path to the test's files.
-func startFaulty(t *testing.T, env []string, args ...string) *faulty {
+func newFaulty(t *testing.T, env []string) *faulty {
 	t.Helper()
 	f := &faulty{dir: t.TempDir()}
 	f.shm, f.output = filepath.Join(f.dir, "shm"), filepath.Join(f.dir, "signals.json")
@@ -64,6 +65,13 @@ func startFaulty(t *testing.T, env []string, args ...string) *faulty {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
+	return f
+}
+
+// startFaulty runs a command; one that begins with "worker" runs the worker, in whose steps @ is a path to the test's files.
+func startFaulty(t *testing.T, env []string, args ...string) *faulty {
+	t.Helper()
+	f := newFaulty(t, env)
 	f.run = start(t, f.env, append([]string{"--output", f.output}, f.command(t, args)...)...)
 	return f
 }
@@ -228,4 +236,35 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 	if err := syscall.Kill(pid, sig); err != nil {
 		t.Fatalf("signal %d to %d: %v", sig, pid, err)
 	}
+}
+
+// wrapped is startFaulty with the launcher behind a command such as unshare, and prepare called before the start.
+func wrapped(t *testing.T, wrapper []string, prepare func(*faulty, *exec.Cmd), args ...string) *faulty {
+	t.Helper()
+	f := newFaulty(t, nil)
+	r := &run{t: t, port: freePort(t), waited: make(chan struct{})}
+	words := append(slices.Clone(wrapper), filepath.Join(bin, "graphsignal-run"), "--listen-port", strconv.Itoa(r.port), "--output", f.output)
+	words = append(words, f.command(t, args)...)
+	r.cmd = exec.Command(words[0], words[1:]...)
+	r.cmd.Env = append(cleanEnv(), f.env...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r.cmd.WaitDelay = 2 * time.Second
+	prepare(f, r.cmd)
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		r.waitErr = r.cmd.Wait()
+		close(r.waited)
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		<-r.waited
+		if t.Failed() {
+			t.Logf("stdout: %s\nstderr: %s", r.stdout.String(), r.stderr.String())
+		}
+	})
+	f.run = r
+	return f
 }

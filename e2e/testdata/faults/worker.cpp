@@ -4,7 +4,8 @@
 //	lines:N      prints N numbered lines, each in a write of its own, and counts them
 //	touch:FILE   makes FILE
 //	await:FILE   waits until FILE is there
-//	children:N,M runs N programs at a time that add M each; a third of them forks on the way, a third fails
+//	children:N,M,FILE runs N programs at a time that add M each, wait for FILE, and add M again; a third of them forks in
+//	             between, a third fails
 //	close:FD     closes FD and all above it
 //	private      is no longer dumpable: its files in /proc are root's
 //	alone        ends the way of a process that must not wait: _exit
@@ -54,16 +55,14 @@ static void lines(long n) {
 }
 
 static void children(const char* argument) {
-  char* comma;
-  const long n = strtol(argument, &comma, 10), each = atol(comma + 1);
+  char each[32], file[4096];
+  char* rest;
+  const long n = strtol(argument, &rest, 10), m = strtol(rest + 1, &rest, 10);
+  snprintf(each, sizeof(each), "add:%ld", m);
+  snprintf(file, sizeof(file), "await:%s", rest + 1);
   for (long i = 0; i < n; i++) {
     if (fork() != 0) continue;
-    char first[32], second[32];
-    snprintf(first, sizeof(first), "add:%ld", i % 3 == 1 ? each / 2 : each);
-    snprintf(second, sizeof(second), "add:%ld", each - each / 2);
-    if (i % 3 == 0) execl(self, self, first, nullptr);
-    if (i % 3 == 1) execl(self, self, first, "fork", second, nullptr);
-    if (i % 3 == 2) execl(self, self, first, "exit:7", nullptr);
+    execl(self, self, each, file, i % 3 == 1 ? "fork" : "add:0", each, i % 3 == 2 ? "exit:7" : "exit:0", nullptr);
     _exit(98);
   }
   int status;
