@@ -93,10 +93,18 @@ check-generated: generate
 bench: build
 	scripts/bench.sh
 
-# soak feeds records to the CUPTI library through our stub for as long as asked; sanitize runs the native tests under ASan and TSan.
+# soak runs launcher and sidecar for two hours beside a busy workload of 64 processes, on a machine that does nothing else, and
+# feeds records to the CUPTI library through our stub. test-soak is its short form.
+SOAK_TIME ?= 2h
 SOAK_RECORDS ?= 1000000000
-soak: native
+soak: build
+	$(GO) run ./bench/soak -duration $(SOAK_TIME)
 	$(MAKE) -C inject soak SOAK_RECORDS=$(SOAK_RECORDS)
+
+test-soak: build
+	$(GO) run ./bench/soak -duration 2m -missed-ticks 100
+
+# sanitize runs the native tests under ASan and TSan.
 
 sanitize:
 	$(MAKE) -C inject asan tsan

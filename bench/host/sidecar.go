@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,11 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/graphsignal/graphsignal-collector/bench/internal/usage"
 )
 
 const listenPort = "18378"
@@ -52,11 +51,11 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 	if err != nil {
 		return err
 	}
-	sidecar, err := sidecarOf(cmd.Process.Pid)
+	sidecar, err := usage.Sidecar(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	startup, err := cpuSeconds(sidecar)
+	startup, err := usage.CPUSeconds(sidecar)
 	if err != nil {
 		return err
 	}
@@ -70,15 +69,15 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 		}
 		latency = append(latency, d)
 	}
-	cpu, err := cpuSeconds(sidecar)
+	cpu, err := usage.CPUSeconds(sidecar)
 	if err != nil {
 		return err
 	}
-	peak, err := statusKB(sidecar, "VmHWM")
+	peak, err := usage.StatusKB(sidecar, "VmHWM")
 	if err != nil {
 		return err
 	}
-	rss, err := statusKB(sidecar, "VmRSS")
+	rss, err := usage.StatusKB(sidecar, "VmRSS")
 	if err != nil {
 		return err
 	}
@@ -172,65 +171,4 @@ func get(client *http.Client) (time.Duration, int, error) {
 	n, err := io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	return time.Since(start), int(n), err
-}
-
-// sidecarOf finds the collector among the children of the launcher.
-func sidecarOf(launcher int) (int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, err
-	}
-	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		name, rest, ok := bytes.Cut(raw, []byte(") "))
-		if !ok || !bytes.Contains(name, []byte("(graphsignal-col")) {
-			continue
-		}
-		fields := strings.Fields(string(rest))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(launcher) {
-			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return 0, errors.New("the launcher has no sidecar")
-}
-
-// cpuSeconds is the time on a CPU of a process' threads so far, to the nanosecond. Go threads seldom end.
-func cpuSeconds(pid int) (float64, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(tasks) == 0 {
-		return 0, fmt.Errorf("no schedstat of %d", pid)
-	}
-	var sum float64
-	for _, path := range tasks {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(raw))
-		if len(fields) == 0 {
-			continue
-		}
-		ns, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += ns / 1e9
-	}
-	return sum, nil
-}
-
-func statusKB(pid int, key string) (int, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(raw)) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			return strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-		}
-	}
-	return 0, fmt.Errorf("no %s of %d", key, pid)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/graphsignal/graphsignal-collector/bench/internal/usage"
 )
 
 const (
@@ -173,7 +175,7 @@ func measureLog(launcher string, duration time.Duration) error {
 	var peak int
 	for {
 		time.Sleep(time.Second)
-		sidecar, err := sidecarOf(cmd.Process.Pid)
+		sidecar, err := usage.Sidecar(cmd.Process.Pid)
 		if err != nil {
 			break // the run is over
 		}
@@ -182,13 +184,13 @@ func measureLog(launcher string, duration time.Duration) error {
 				seen[message] = true
 			}
 		}
-		if cpu, err := cpuSeconds(cmd.Process.Pid); err == nil {
+		if cpu, err := usage.CPUSeconds(cmd.Process.Pid); err == nil {
 			launcherCPU = cpu
 		}
-		if cpu, err := cpuSeconds(sidecar); err == nil {
+		if cpu, err := usage.CPUSeconds(sidecar); err == nil {
 			sidecarCPU = cpu
 		}
-		if kb, err := statusKB(cmd.Process.Pid, "VmHWM"); err == nil {
+		if kb, err := usage.StatusKB(cmd.Process.Pid, "VmHWM"); err == nil {
 			peak = kb
 		}
 	}

@@ -120,7 +120,8 @@ func (e *uploadExporter) takeOwn() {
 	}
 }
 
-// Shutdown waits for the request on its way and sends what is owed then, all within drainTime.
+// Shutdown waits for the request on its way and sends what is owed then, all within drainTime. Its own back-off after
+// failures does not hold it back, a pause that the server asked for does.
 func (e *uploadExporter) Shutdown(ctx context.Context) error {
 	if e.quit == nil {
 		return nil
@@ -134,7 +135,7 @@ func (e *uploadExporter) Shutdown(ctx context.Context) error {
 	e.done.Wait()
 	e.takeOwn()
 	e.uploader.Observe(e.store)
-	if err := e.uploader.Send(ctx); err != nil {
+	if err := e.uploader.SendLast(ctx); err != nil {
 		e.settings.Logger.Debug("The last upload failed", zap.Error(err))
 	}
 	e.cancel()

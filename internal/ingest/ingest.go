@@ -48,9 +48,12 @@ type Server struct {
 	Key string
 	// Decide picks the answer to a request; nil accepts all.
 	Decide func(Request) Answer
+	// Forget drops each request once it was answered: only the sums stay. For long runs.
+	Forget bool
 
 	mu        sync.Mutex
 	requests  []Request
+	received  int
 	instances map[string]*Instance
 	faults    []error
 }
@@ -111,8 +114,11 @@ func (s *Server) ingest(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.faults = append(s.faults, err)
 	}
-	request := Request{Number: len(s.requests), Header: r.Header.Clone(), Size: len(body), Message: message}
-	s.requests = append(s.requests, request)
+	request := Request{Number: s.received, Header: r.Header.Clone(), Size: len(body), Message: message}
+	s.received++
+	if !s.Forget {
+		s.requests = append(s.requests, request)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -334,6 +340,13 @@ func (s *Server) Faults() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.faults)
+}
+
+// IDs returns the names of all instances.
+func (s *Server) IDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.instances))
 }
 
 // Read calls f with an instance, which is nil if it is unknown, while nothing is added.

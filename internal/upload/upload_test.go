@@ -316,6 +316,43 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestLastRequestDoesNotBackOff: at the end our own back-off is not kept, since there is no later time; what the server
+// asked for is.
+func TestLastRequestDoesNotBackOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer ingest.Answer
+		want   float64 // -1: nothing arrived
+	}{
+		"outage":       {ingest.Answer{Status: 503}, 8},
+		"asked":        {ingest.Answer{Status: 429, Header: map[string]string{"Retry-After": "60"}}, -1},
+		"unauthorized": {ingest.Answer{Status: 401}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				down := true
+				b := newBench(t, func(ingest.Request) ingest.Answer {
+					if down {
+						return tc.answer
+					}
+					return ingest.Answer{}
+				})
+				start := time.Now()
+				for i := range 8 { // the last failure is 1 s ago, the next attempt 3 s ahead at least
+					b.counter("steps", int64(i+1), start)
+					b.tick()
+				}
+				down = false
+				if err := b.uploader.SendLast(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := total(b.series("steps")); got != tc.want {
+					t.Errorf("total is %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // TestOversizedRequests: a server that takes 8 KiB gets all of it in parts, and the parts are remembered.
 func TestOversizedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -62,7 +62,8 @@ type Uploader struct {
 	ledger *Ledger
 	logs   logQueue
 
-	notBefore time.Time
+	notBefore time.Time // of the next request
+	asked     time.Time // the same, as far as the server's answers say so
 	failures  int
 	limit     int // most items of a request, 0 for any number
 	passed    int // requests since the limit was changed
@@ -109,10 +110,16 @@ func (u *Uploader) AddLog(e LogEntry) {
 // Dropped counts the messages that the server refused for what they are.
 func (u *Uploader) Dropped() uint64 { return u.dropped }
 
-// Send sends everything that is owed, in as many requests as the server's limits ask for, unless an earlier
-// answer asked to wait. The error says why something is owed still.
-func (u *Uploader) Send(ctx context.Context) error {
-	if time.Now().Before(u.notBefore) {
+// Send sends everything that is owed, in as many requests as the server's limits ask for, unless it is to wait after
+// a failure. The error says why something is owed still.
+func (u *Uploader) Send(ctx context.Context) error { return u.sendFrom(ctx, u.notBefore) }
+
+// SendLast is Send at the end of a run: there is no later time to wait for, so that only a pause which the server asked
+// for holds it back.
+func (u *Uploader) SendLast(ctx context.Context) error { return u.sendFrom(ctx, u.asked) }
+
+func (u *Uploader) sendFrom(ctx context.Context, earliest time.Time) error {
+	if time.Now().Before(earliest) {
 		return nil
 	}
 	u.mu.Lock()
@@ -192,13 +199,14 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 	default:
 		u.warn(fmt.Sprintf("upload: %s answered with status %d; trying once a minute", ingestPath, status))
 	}
-	u.notBefore = time.Now().Add(refusedPause)
+	u.asked = time.Now().Add(refusedPause)
+	u.notBefore = u.asked
 	return false, fmt.Errorf("upload: status %d", status)
 }
 
 // succeeded ends back-off and warnings, and in time raises a lowered limit.
 func (u *Uploader) succeeded(items []Item) {
-	u.failures, u.notBefore, u.warned = 0, time.Time{}, ""
+	u.failures, u.notBefore, u.asked, u.warned = 0, time.Time{}, time.Time{}, ""
 	if u.passed++; u.limit > 0 && u.passed >= growAfter {
 		u.limit, u.passed = 2*u.limit, 0
 	}
@@ -227,6 +235,7 @@ func (u *Uploader) backOff(asked time.Duration) {
 	wait := min(firstBackoff<<min(u.failures, 10), maxBackoff)
 	wait = time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 	u.failures++
+	u.asked = time.Now().Add(asked)
 	u.notBefore = time.Now().Add(max(wait, asked))
 }
 
