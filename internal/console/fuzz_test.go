@@ -1,10 +1,12 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,13 +50,24 @@ func FuzzLines(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		p := NewParser(nil, func(e Entry) { checkEntry(t, e) })
+		var last string
+		p := NewParser(nil, func(e Entry) { checkEntry(t, e); last = e.Message })
 		now := time.Unix(1000, 0)
 		for i, l := range strings.Split(input, "\n") {
 			p.Record(now, line(int64(i), StreamStderr, l))
 			if len(p.extractor.open) > maxOpen {
 				t.Fatal("open entries:", len(p.extractor.open))
 			}
+		}
+		p.Flush(now)
+
+		// After a silence the next error is one, whatever came before.
+		now = now.Add(time.Minute)
+		p.Expire(now)
+		p.Record(now, line(1, StreamStderr, "ERROR 03-09 14:02:11 [core.py:11] a neighbour failed"))
+		p.Record(now, Record{Kind: KindStatus, Time: 2, ExitCode: 3})
+		if !strings.Contains(last, "3") {
+			t.Fatalf("the last entry is %q", last)
 		}
 		p.Flush(now)
 	})
@@ -97,19 +110,72 @@ func FuzzSegmentRecord(f *testing.F) {
 func FuzzSegment(f *testing.F) {
 	f.Add([]byte("{\"ts\":1,\"stream\":\"stdout\",\"line\":\"ERROR: x\"}\n{\"ts\":2,\"exit_code\":1}\n{\"ts\":3"))
 	f.Add([]byte("\n\n\x00\xff{\"ts\":1}\n"))
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "log_0.jsonl"), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		p := NewParser(nil, func(e Entry) { checkEntry(t, e) })
 		r := NewSegmentReader(dir)
 		defer r.Close()
-		for range 2 {
-			if err := r.Read(context.Background(), func(rec Record) { p.Record(time.Unix(1, 0), rec) }); err != nil {
+		var count int
+		var last int64
+		read := func() {
+			t.Helper()
+			if err := r.Read(context.Background(), func(rec Record) { count++; last = rec.Time; p.Record(time.Unix(1, 0), rec) }); err != nil {
 				t.Fatal(err)
 			}
 		}
+		read()
+		first := count
+		if read(); count != first {
+			t.Fatalf("%d records at first, %d at the second reading", first, count)
+		}
+		// What is appended later is read, whatever stands before it.
+		file, err := os.OpenFile(filepath.Join(dir, "log_0.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := file.WriteString("\n{\"ts\":4711,\"stream\":\"stdout\",\"line\":\"x\"}\n{\"ts\":4712,\"exit_code\":1}\n"); err != nil {
+			t.Fatal(err)
+		}
+		if read(); last != 4712 || count < first+2 {
+			t.Fatalf("%d records, then %d; the last is of %d", first, count, last)
+		}
+		if seen := uint64(count) + r.Stats().Malformed; seen > uint64(bytes.Count(data, []byte("\n")))+3 {
+			t.Fatalf("%d records of %d lines", seen, bytes.Count(data, []byte("\n")))
+		}
 		p.Flush(time.Unix(2, 0))
+	})
+}
+
+// FuzzCgroup: the count of kills is found whatever other lines the files have.
+func FuzzCgroup(f *testing.F) {
+	f.Add("12:memory:/a\n0::/b\n", "low 0\nhigh 0\noom 1\n", int64(3))
+	f.Add("1:name=systemd:/\n0::/../..\n", "oom_kill_disable 0\nunder_oom 0\noom_kill\n", int64(0))
+	dir := f.TempDir()
+	root := filepath.Join(dir, "fs")
+	for _, name := range []string{filepath.Join(dir, "proc", "7"), filepath.Join(root, "zz")} {
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, cgroup, events string, kills int64) {
+		write := func(name, text string) {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kills &= 1<<62 - 1
+		write(filepath.Join(dir, "proc", "7", "cgroup"), cgroup+"\n0::/zz\n")
+		write(filepath.Join(root, "zz", "memory.events"), events+"\noom_kill "+strconv.FormatInt(kills, 10)+"\n")
+		got, ok := NewCgroupOOM(filepath.Join(dir, "proc"), root, 7).Kills()
+		if strings.Contains(cgroup, "memory") || strings.Contains(cgroup, "::") || strings.Contains(events, "oom_kill ") || len(cgroup)+len(events) > maxCgroupFile/2 {
+			return
+		}
+		if !ok || got != kills {
+			t.Fatalf("%q, %q: %d, %v", cgroup, events, got, ok)
+		}
 	})
 }

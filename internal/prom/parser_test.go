@@ -1,9 +1,11 @@
 package prom
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -312,6 +314,28 @@ func TestSteadyState(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(keepPages+10, once), 40.0, "for a page of 1,000 lines")
 	assert.Equal(t, []int{lines, parts, all, created}, []int{len(p.lines), len(p.parts), len(p.series), len(p.created)})
 	runtime.KeepAlive(p)
+}
+
+// FuzzNeighbours: whatever stands on other lines of a page, a sample of a name of its own is read.
+func FuzzNeighbours(f *testing.F) {
+	f.Add([]byte("a{b=\"c\\\n\"} 1\n\x00\n# TYPE\n# TYPE a\n#\n{} 1\na 1 x\na{ 1\n"), []byte("# HELP a \\\nx\n# TYPE zz_before histogram\nb 0x1p1"))
+	f.Add([]byte("# EOF\na 1"), []byte("{\"a"))
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		if bytes.Contains(before, []byte("zz")) || bytes.Contains(after, []byte("zz")) || len(before)+len(after) > 1<<16 {
+			return
+		}
+		body := fmt.Appendf(nil, "# TYPE zz_first gauge\nzz_first{k=\"v\"} 1\n%s\n# TYPE zz_middle counter\nzz_middle_total 2\nzz_plain 4\n%s\n# TYPE zz_last gauge\nzz_last 3\n", before, after)
+		page, err := NewParser(maxLines).Parse(body, classic, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := describeAll(page.Series)
+		for _, want := range []string{"zz_first gauge {k=\"v\"} 1.0", "zz_middle counter {} 2.0", "zz_plain gauge {} 4.0", "zz_last gauge {} 3.0"} {
+			if !slices.Contains(got, want) {
+				t.Fatalf("%s is missing from %q: %q", want, body, got)
+			}
+		}
+	})
 }
 
 func FuzzParse(f *testing.F) {

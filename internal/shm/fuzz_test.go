@@ -1,11 +1,15 @@
 package shm
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/graphsignal/graphsignal-collector/internal/series"
 )
 
 // describe renders all that a document says.
@@ -65,6 +69,38 @@ func FuzzDocument(f *testing.F) {
 			if !utf8.ValidString(line) {
 				t.Fatalf("not UTF-8: %q", line)
 			}
+		}
+	})
+}
+
+// FuzzNeighbours: any JSON value among the entries of a document leaves the ones beside it alone.
+func FuzzNeighbours(f *testing.F) {
+	for _, seed := range []string{
+		`{"name":"a","type":"gauge","tags":{"k":"v"},"value":1.5}`, `{"name":"h","type":"histogram","bins":[3,1],"counts":[1,2],"count":3,"sum":-1}`,
+		`{"name":"p","type":"profile","frames":{"a":[1,2],"b\u0041":[3,4],"a":[5,6]}}`, `7`, `null`, `[[{}]]`, `"\ud800"`, `{"name":"neighbour","type":"counter","value":9}`,
+		`{"ts":1,"level":"error","msg":"m"}`, `{"ts":[],"level":{},"msg":null}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if !json.Valid(value) || bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) > 50 || len(value) > 1<<16 {
+			return
+		}
+		var p Parser
+		doc, err := p.Parse(fmt.Appendf(nil, `{"version":1,"x":%s,"metrics":[%[1]s,{"name":"neighbour","type":"gauge","value":5,"tags":{"at":"1"}},%[1]s,`+
+			`{"name":"neighbour","type":"profile","frames":{"f":[3,4]}}],"log":[%[1]s,{"ts":9,"level":"error","msg":"neighbour"},%[1]s],"write_ts":7,"start_ts":5}`, value), &History{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gauge := slices.ContainsFunc(doc.Entries, func(e Entry) bool {
+			return e.Name == "neighbour" && e.Value == series.Int(5) && slices.Contains(e.Tags, series.Tag{Key: "at", Value: "1"})
+		})
+		profile := slices.ContainsFunc(doc.Entries, func(e Entry) bool {
+			return e.Name == "neighbour" && len(e.Frames) == 1 && e.Frames[0] == series.Frame{Name: "f", Value: 3, Samples: 4}
+		})
+		log := slices.Contains(doc.Log, LogEntry{Time: 9, Level: "error", Message: "neighbour"})
+		if !gauge || !profile || !log || doc.Write != 7 || doc.Start != 5 {
+			t.Fatalf("beside %q: gauge %v, profile %v, log %v: %q", value, gauge, profile, log, describe(doc))
 		}
 	})
 }
