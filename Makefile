@@ -45,7 +45,15 @@ $(BIN)/graphsignal-collector:
 demo: build
 	scripts/demo.sh
 
-test: build lint check-generated test-native test-floor test-go test-race test-fuzz
+test: build lint check-generated test-native test-floor test-go test-race test-fuzz test-soak
+
+# test-repeat runs every test RUNS times in a row and stops at the first failure. Left out is what cannot vary, and fuzzing, which
+# is different each time on purpose.
+RUNS ?= 20
+test-repeat: build
+	for n in $$(seq $(RUNS)); do echo "run $$n of $(RUNS)"; \
+		$(MAKE) test-native && $(GO) test -count=1 -timeout 10m ./... && \
+		$(GO) test -count=1 -race -short -timeout 10m $(RACE_PACKAGES) || exit 1; done
 
 # test-floor runs the Collector under the loader of glibc 2.31, and with a loader that binds everything at once.
 test-floor: $(BIN)/graphsignal-collector
@@ -105,7 +113,6 @@ test-soak: build
 	$(GO) run ./bench/soak -duration 2m -missed-ticks 100
 
 # sanitize runs the native tests under ASan and TSan.
-
 sanitize:
 	$(MAKE) -C inject asan tsan
 
@@ -147,7 +154,7 @@ DIST = $(CURDIR)/dist
 dist: build
 	packaging/dist.sh $(DIST)
 
-# test-dist installs the release in a bare Debian 11 and profiles the demo engine there. It needs root, and a network for
+# test-dist installs the release in a bare Debian 11 and a bare Ubuntu 20.04 and profiles the demo engine there. It needs root, and a network for
 # the first time.
 test-dist: dist
 	packaging/test-dist.sh $(DIST) build/systems

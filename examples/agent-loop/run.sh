@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures both versions of the decode loop: without profiler (twice, taking turns), and under it with the ranking of five
-# seconds in the middle. Needs a GPU, python3 with PyTorch, and graphsignal-run and graphsignal-top on PATH. About 2 minutes.
+# seconds in the middle. Needs a GPU, python3 with PyTorch, and graphsignal-run and graphsignal-top on PATH. About 3 minutes.
 # usage: run.sh [DIRECTORY for the documents]
 set -eu
 here=$(dirname "$0")
