@@ -28,6 +28,7 @@ func createDefaultConfig() component.Config {
 	server := confighttp.NewDefaultServerConfig()
 	server.NetAddr.Endpoint = defaultEndpoint
 	server.ReadHeaderTimeout = 10 * time.Second
+	server.ReadTimeout = 10 * time.Second // nobody needs the body that a client may send slowly
 	server.WriteTimeout = 10 * time.Second
 	server.Keepalive = configoptional.Some(confighttp.KeepaliveServerConfig{IdleTimeout: 30 * time.Second})
 	return &Config{ServerConfig: server}
