@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/graphsignal/graphsignal-collector/internal/collect"
+	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/selection"
 )
 
 // Config is the configuration of the nvml receiver.
@@ -31,7 +32,7 @@ func (c *Config) Validate() error {
 
 // isDeviceItem reports whether an item can name a device.
 func isDeviceItem(item string) bool {
-	if _, ok := parseIndex(item); ok {
+	if _, ok := selection.ParseIndex(item); ok {
 		return true
 	}
 	upper := strings.ToUpper(strings.TrimSpace(item))

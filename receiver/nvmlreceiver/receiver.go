@@ -20,6 +20,7 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/driver"
 	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/metadata"
+	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/selection"
 )
 
 const (
@@ -47,7 +48,7 @@ type nvmlReceiver struct {
 	now     func() time.Time
 
 	controller *collect.Controller
-	selection  selector
+	selection  selection.Selector
 	session    *session    // nil: none is open
 	opening    chan opened // not nil while one is being opened
 	openAt     time.Time
@@ -73,7 +74,7 @@ func newReceiver(cfg *Config, logger *zap.Logger) *nvmlReceiver {
 
 // Start begins collecting.
 func (r *nvmlReceiver) Start(context.Context, component.Host) error {
-	r.selection = newSelector(r.cfg.Devices, r.lookup)
+	r.selection = selection.New(r.cfg.Devices, r.lookup)
 	r.controller.Start()
 	return nil
 }

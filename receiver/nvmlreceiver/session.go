@@ -7,6 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/driver"
+	"github.com/graphsignal/graphsignal-collector/receiver/nvmlreceiver/internal/selection"
 )
 
 // session is one use of the library, from its initialisation on, with the devices that are read.
@@ -26,7 +27,7 @@ type opened struct {
 }
 
 // openSession initialises the library and starts reading the selected devices. It may take as long as the driver likes.
-func openSession(lib driver.Library, selection selector, now func() time.Time) opened {
+func openSession(lib driver.Library, selector selection.Selector, now func() time.Time) opened {
 	if err := lib.Open(); err != nil {
 		return opened{err: err}
 	}
@@ -36,7 +37,13 @@ func openSession(lib driver.Library, selection selector, now func() time.Time) o
 		lib.Close()
 		return opened{err: err}
 	}
-	chosen, guessed := selection.choose(list)
+	devices := make([]selection.Device, len(list))
+	for i, d := range list {
+		devices[i] = selection.Device{
+			BusID: d.busID, UUID: d.uuid, Name: d.name, Parent: d.parent, GPUInstance: d.gpuInstance, ComputeInstance: d.computeInstance,
+		}
+	}
+	chosen, guessed := selector.Choose(devices)
 	if len(chosen) == 0 && len(skipped) == 0 {
 		lib.Close()
 		return opened{}

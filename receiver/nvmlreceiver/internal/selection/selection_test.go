@@ -1,4 +1,4 @@
-package nvmlreceiver
+package selection
 
 import (
 	"slices"
@@ -8,14 +8,14 @@ import (
 )
 
 // host has four GPUs of one model, listed out of the order of their bus ids; the third is cut into two MIG devices.
-func host() []identity {
-	return []identity{
-		{busID: "00000000:65:00.0", uuid: "GPU-bbbb0000-1", name: "A", parent: -1},
-		{busID: "00000000:19:00.0", uuid: "GPU-aaaa0000-0", name: "A", parent: -1},
-		{busID: "00000000:9A:00.0", uuid: "GPU-cccc0000-2", name: "A", parent: -1},
-		{busID: "00000000:9A:00.0", uuid: "MIG-12340000-x", name: "A MIG", parent: 2, gpuInstance: 1},
-		{busID: "00000000:9A:00.0", uuid: "MIG-12350000-y", name: "A MIG", parent: 2, gpuInstance: 5, computeInstance: 1},
-		{busID: "00000000:DB:00.0", uuid: "GPU-cccc1111-3", name: "A", parent: -1},
+func host() []Device {
+	return []Device{
+		{BusID: "00000000:65:00.0", UUID: "GPU-bbbb0000-1", Name: "A", Parent: -1},
+		{BusID: "00000000:19:00.0", UUID: "GPU-aaaa0000-0", Name: "A", Parent: -1},
+		{BusID: "00000000:9A:00.0", UUID: "GPU-cccc0000-2", Name: "A", Parent: -1},
+		{BusID: "00000000:9A:00.0", UUID: "MIG-12340000-x", Name: "A MIG", Parent: 2, GPUInstance: 1},
+		{BusID: "00000000:9A:00.0", UUID: "MIG-12350000-y", Name: "A MIG", Parent: 2, GPUInstance: 5, ComputeInstance: 1},
+		{BusID: "00000000:DB:00.0", UUID: "GPU-cccc1111-3", Name: "A", Parent: -1},
 	}
 }
 
@@ -61,10 +61,10 @@ func TestSelection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list := host()
 			if tt.mixed {
-				list[5].name = "B"
+				list[5].Name = "B"
 			}
-			s := newSelector(tt.devices, func(key string) (string, bool) { v, ok := tt.env[key]; return v, ok })
-			chosen, guessed := s.choose(list)
+			s := New(tt.devices, func(key string) (string, bool) { v, ok := tt.env[key]; return v, ok })
+			chosen, guessed := s.Choose(list)
 			assert.Equal(t, tt.want, chosen)
 			assert.Equal(t, tt.guessed, guessed)
 		})
@@ -79,14 +79,21 @@ func FuzzSelection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, visible, rank, size string) {
 		env := map[string]string{"CUDA_VISIBLE_DEVICES": visible, "SLURM_LOCALID": rank, "SLURM_STEP_TASKS_PER_NODE": size}
 		list := host()
-		chosen, _ := newSelector(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).choose(list)
+		chosen, _ := New(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).Choose(list)
 		for i, device := range chosen {
 			if device < 0 || device >= len(list) || i > 0 && chosen[i-1] >= device {
 				t.Fatalf("chosen %v", chosen)
 			}
-			if parent := list[device].parent; parent >= 0 && !slices.Contains(chosen, parent) {
+			if parent := list[device].Parent; parent >= 0 && !slices.Contains(chosen, parent) {
 				t.Fatalf("chosen %v without %d", chosen, parent)
 			}
+		}
+		// What follows a valid entry cannot take it back.
+		delete(env, "SLURM_LOCALID")
+		env["CUDA_VISIBLE_DEVICES"] = "GPU-aaaa0000," + visible
+		chosen, _ = New(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).Choose(list)
+		if !slices.Contains(chosen, 1) {
+			t.Fatalf("chosen %v of %q", chosen, env["CUDA_VISIBLE_DEVICES"])
 		}
 	})
 }

@@ -1,4 +1,5 @@
-package nvmlreceiver
+// Package selection finds out which of a host's NVIDIA devices belong to the workload.
+package selection
 
 import (
 	"slices"
@@ -6,8 +7,16 @@ import (
 	"strings"
 )
 
-// selector says which of a host's devices belong to the workload.
-type selector struct {
+// Device is what tells a device from others.
+type Device struct {
+	BusID, UUID, Name string
+	// Parent is the index of the GPU that a MIG device is a part of, -1 for a GPU.
+	Parent                       int
+	GPUInstance, ComputeInstance int
+}
+
+// Selector says which of a host's devices belong to the workload.
+type Selector struct {
 	// items are entries like those of CUDA_VISIBLE_DEVICES; nil selects all.
 	items []string
 	// pciOrder says that an index counts devices by PCI bus id. Otherwise it counts them as CUDA does, fastest first,
@@ -26,12 +35,12 @@ var localRanks = []struct{ rank, size string }{
 	{"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
 }
 
-// newSelector reads the configuration's devices, else the environment.
-func newSelector(devices []string, lookup func(string) (string, bool)) selector {
+// New reads the configuration's devices, else the environment.
+func New(devices []string, lookup func(string) (string, bool)) Selector {
 	if len(devices) > 0 {
-		return selector{items: devices, pciOrder: true, rank: -1}
+		return Selector{items: devices, pciOrder: true, rank: -1}
 	}
-	s := selector{rank: -1}
+	s := Selector{rank: -1}
 	if order, _ := lookup("CUDA_DEVICE_ORDER"); order == "PCI_BUS_ID" {
 		s.pciOrder = true
 	}
@@ -47,7 +56,7 @@ func newSelector(devices []string, lookup func(string) (string, bool)) selector 
 		if size, ok := lookup(v.size); ok && (size == "1" || strings.HasPrefix(size, "1(")) {
 			break
 		}
-		if rank, ok := parseIndex(value); ok {
+		if rank, ok := ParseIndex(value); ok {
 			s.rank = rank
 		}
 		break
@@ -55,17 +64,17 @@ func newSelector(devices []string, lookup func(string) (string, bool)) selector 
 	return s
 }
 
-// choose returns the indices in list of the selected devices. A MIG device comes with the GPU that it is a part of, and
+// Choose returns the indices in list of the selected devices. A MIG device comes with the GPU that it is a part of, and
 // a GPU with all its MIG devices. guessed says that an index could not be resolved, so that all devices are chosen.
-func (s selector) choose(list []identity) (chosen []int, guessed bool) {
+func (s Selector) Choose(list []Device) (chosen []int, guessed bool) {
 	var gpus []int
 	for i, d := range list {
-		if d.parent < 0 {
+		if d.Parent < 0 {
 			gpus = append(gpus, i)
 		}
 	}
-	slices.SortStableFunc(gpus, func(a, b int) int { return strings.Compare(list[a].busID, list[b].busID) })
-	byIndex := s.pciOrder || len(gpus) < 2 || !slices.ContainsFunc(gpus, func(i int) bool { return list[i].name != list[gpus[0]].name })
+	slices.SortStableFunc(gpus, func(a, b int) int { return strings.Compare(list[a].BusID, list[b].BusID) })
+	byIndex := s.pciOrder || len(gpus) < 2 || !slices.ContainsFunc(gpus, func(i int) bool { return list[i].Name != list[gpus[0]].Name })
 
 	// Each entry is a list of devices: a GPU with its parts, or a part with its GPU.
 	var entries [][]int
@@ -79,7 +88,7 @@ func (s selector) choose(list []identity) (chosen []int, guessed bool) {
 	}
 	for _, item := range s.items {
 		var entry []int
-		if index, ok := parseIndex(item); ok {
+		if index, ok := ParseIndex(item); ok {
 			if !byIndex {
 				return all(list), true
 			}
@@ -104,7 +113,7 @@ func (s selector) choose(list []identity) (chosen []int, guessed bool) {
 	return slices.Compact(chosen), false
 }
 
-func all(list []identity) []int {
+func all(list []Device) []int {
 	chosen := make([]int, len(list))
 	for i := range chosen {
 		chosen[i] = i
@@ -113,10 +122,10 @@ func all(list []identity) []int {
 }
 
 // family is a GPU and its MIG devices.
-func family(list []identity, gpu int) []int {
+func family(list []Device, gpu int) []int {
 	members := []int{gpu}
 	for i, d := range list {
-		if d.parent == gpu {
+		if d.Parent == gpu {
 			members = append(members, i)
 		}
 	}
@@ -124,16 +133,16 @@ func family(list []identity, gpu int) []int {
 }
 
 // named finds the one device that an entry names, nil where there is none or more than one.
-func named(list []identity, item string) []int {
+func named(list []Device, item string) []int {
 	item = strings.ToLower(strings.TrimSpace(item))
 	found := -1
 	for i, d := range list {
 		var matches bool
 		if old, ok := strings.CutPrefix(item, "mig-gpu-"); ok {
-			matches = d.parent >= 0 && old == strings.TrimPrefix(strings.ToLower(list[d.parent].uuid), "gpu-")+
-				"/"+strconv.Itoa(d.gpuInstance)+"/"+strconv.Itoa(d.computeInstance)
+			matches = d.Parent >= 0 && old == strings.TrimPrefix(strings.ToLower(list[d.Parent].UUID), "gpu-")+
+				"/"+strconv.Itoa(d.GPUInstance)+"/"+strconv.Itoa(d.ComputeInstance)
 		} else if strings.HasPrefix(item, "gpu-") || strings.HasPrefix(item, "mig-") {
-			matches = strings.HasPrefix(strings.ToLower(d.uuid), item)
+			matches = strings.HasPrefix(strings.ToLower(d.UUID), item)
 		}
 		if !matches {
 			continue
@@ -146,14 +155,14 @@ func named(list []identity, item string) []int {
 	switch {
 	case found < 0:
 		return nil
-	case list[found].parent >= 0:
-		return []int{list[found].parent, found}
+	case list[found].Parent >= 0:
+		return []int{list[found].Parent, found}
 	}
 	return family(list, found)
 }
 
-// parseIndex reads a device index.
-func parseIndex(item string) (int, bool) {
+// ParseIndex reads a device index.
+func ParseIndex(item string) (int, bool) {
 	index, err := strconv.Atoi(strings.TrimSpace(item))
 	return index, err == nil && index >= 0
 }
