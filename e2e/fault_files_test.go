@@ -530,8 +530,7 @@ func TestFaultLimits(t *testing.T) {
 			t.Skip("needs root, to become another user")
 		}
 		// A user that nobody else is, and who may have one process.
-		limited := []string{"setpriv", "--reuid=61001", "--regid=61001", "--clear-groups", "prlimit", "--nproc=1:1", "--", path}
-		open(t, path)
+		limited := append(asUser(61001), "prlimit", "--nproc=1:1", "--", workerForAll(t))
 		f := startFaultyUnder(t, nil, nil, append(limited, steps...)...)
 		f.ended(3, numbered(3))
 		f.says("no thread")
@@ -615,14 +614,6 @@ func TestFaultLimits(t *testing.T) {
 		f.expectTotal("fault_steps", 1500)
 		f.nothingLeft()
 	})
-}
-
-// open lets all users run a program.
-func open(t *testing.T, program string) {
-	t.Helper()
-	if err := os.Chmod(filepath.Dir(program), 0o755); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // modified is when a file was last written; 0 for no file.

@@ -140,18 +140,20 @@ func TestFaultRights(t *testing.T) {
 // TestFaultHostileUser: another user was there before and made what our directories are called, for every pid that may
 // be the workload's. Nothing of it is followed, read, waited for, or removed.
 func TestFaultHostileUser(t *testing.T) {
-	for _, tc := range []struct{ name, script string }{
-		{"directories", `mkdir -m 777 $1 && mkfifo $1/probes.json $1/.owner $1/probes.json.tmp && truncate -s 1T $1/x.json && ln -s $VICTIM $1/y.json`},
-		{"links to directories", `ln -s $VICTIM $1`},
-		{"links to nowhere", `ln -s $VICTIM/absent $1`},
-		{"pipes", `mkfifo $1`},
-		{"huge files", `truncate -s 1T $1`},
-		{"hard links", `ln $MINE $1`},
+	for _, tc := range []struct{ name, script, told string }{
+		{"directories", `mkdir -m 777 $1 && mkfifo $1/probes.json $1/.owner $1/probes.json.tmp`, "files were skipped"},
+		{"directories with files", `mkdir -m 777 $1 && truncate -s 1T $1/x.json && cp $VICTIM/probes.json $1/z.json`, "files were skipped"},
+		{"directories with links", `mkdir -m 777 $1 && ln -s $VICTIM/probes.json $1/y.json && ln $MINE $1/z.json`, "files were skipped"},
+		{"links to directories", `ln -s $VICTIM $1`, ""},
+		{"links to nowhere", `ln -s $VICTIM/absent $1`, ""},
+		{"pipes", `mkfifo $1`, ""},
+		{"huge files", `truncate -s 1T $1`, ""},
+		{"hard links", `ln $MINE $1`, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, smallSHM+`
-mkdir $DIR/victim && echo '{"version":1,"pid":2,"start_ts":1,"write_ts":1,"metrics":[]}' > $DIR/victim/probes.json`)
+mkdir $DIR/victim && echo '{"version":1,"metrics":[{"name":"stolen","type":"gauge","value":1}]}' > $DIR/victim/probes.json`)
 			hostile := `VICTIM=` + p.dir + `/victim MINE=/dev/shm/mine; echo x > $MINE
 made() { ` + tc.script + `; }
 for pid in $(seq 2 60); do made /dev/shm/graphsignal_$pid; made /dev/shm/graphsignal_log_$pid; done`
@@ -159,11 +161,14 @@ for pid in $(seq 2 60); do made /dev/shm/graphsignal_$pid; made /dev/shm/graphsi
 			before := p.listing()
 			// In a pid namespace of its own the workload gets one of these pids.
 			f := p.start([]string{"unshare", "-p", "-f", "--mount-proc", "--"}, nil, "worker", "add:1000", "lines:3", "await:@go", "exit:3")
-			f.signalsWhen("the process is seen", func(d *document) bool {
-				return slices.ContainsFunc(d.Resources, func(r resource) bool {
+			d := f.signalsWhen("the process is seen, and what is refused told of", func(d *document) bool {
+				return (tc.told == "" || hasError(d, tc.told)) && slices.ContainsFunc(d.Resources, func(r resource) bool {
 					return r.Kind == "process" && strings.Contains(r.Attributes["process.command_line"], "add:1000")
 				})
 			})
+			if d.find("stolen") != nil {
+				t.Error("the file of another user was read")
+			}
 			f.touch("go")
 			f.ended(3, numbered(3))
 			f.says("probes is off")
