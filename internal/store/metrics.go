@@ -30,21 +30,21 @@ type Series struct {
 // entry is a Series with its rendered parts.
 type entry struct {
 	Series
-	key     string
-	given   []series.Tag // the tags as they came; they share their text with Tags
-	next    *entry       // what was set after this one the last time
-	gone    bool         // removed
-	arrival int64
-	head    []byte // everything before the stats
-	tail    []byte // stats and what follows, when rendered
-	stale   bool   // tail is not of the current value
+	key   string
+	given []series.Tag // the tags as they came; they share their text with Tags
+	next  *entry       // what was set after this one the last time
+	gone  bool         // removed
+	until int64
+	head  []byte // everything before the stats
+	tail  []byte // stats and what follows, when rendered
+	stale bool   // tail is not of the current value
 }
 
 type metricTable struct {
-	byKey       map[string]*entry
-	ordered     []*entry // by name, type and tags
-	lastID      uint64
-	lastCleanup int64
+	byKey   map[string]*entry
+	ordered []*entry // by name, type and tags
+	lastID  uint64
+	cleanup cleanup
 }
 
 // Gauge sets a gauge.
@@ -181,17 +181,16 @@ func (b *Batch) wrote(e *entry, changed bool, start, ts int64) {
 		e.stale = true
 		b.changed = true
 	}
-	e.Start, e.arrival = start, b.now
-	if t := &b.store.metrics; t.lastCleanup == 0 || b.now-t.lastCleanup >= int64(cleanupInterval) {
-		t.lastCleanup = b.now
-		t.removeExpired(b.now)
+	e.Start, e.until = start, b.until(ts)
+	if t := &b.store.metrics; t.cleanup.isDue(b.clock) {
+		t.removeExpired(b.clock)
 		b.changed = true
 	}
 }
 
-func (t *metricTable) removeExpired(now int64) {
+func (t *metricTable) removeExpired(clock int64) {
 	t.ordered = slices.DeleteFunc(t.ordered, func(e *entry) bool {
-		if !expired(e.Time, e.arrival, now) {
+		if e.until >= clock {
 			return false
 		}
 		delete(t.byKey, e.key)

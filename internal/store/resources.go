@@ -23,16 +23,16 @@ type Resource struct {
 	// FirstSeen and LastSeen are epoch nanoseconds.
 	FirstSeen, LastSeen int64
 
-	key     string
-	arrival int64
-	shown   []series.Tag // tags in the order they came
-	head    []byte       // rendered up to the times
+	key   string
+	until int64
+	shown []series.Tag // tags in the order they came
+	head  []byte       // rendered up to the times
 }
 
 type resourceTable struct {
-	byKey       map[string]*Resource
-	ordered     []*Resource // by registration
-	lastCleanup int64
+	byKey   map[string]*Resource
+	ordered []*Resource // by registration
+	cleanup cleanup
 }
 
 // Resource records that a resource was there from firstSeen to lastSeen (0: now). Its attributes replace the
@@ -42,9 +42,8 @@ func (b *Batch) Resource(kind string, tags, attributes []series.Tag, firstSeen, 
 		return
 	}
 	t := &b.store.resources
-	if t.lastCleanup == 0 || b.now-t.lastCleanup >= int64(cleanupInterval) {
-		t.lastCleanup = b.now
-		b.changed = t.removeExpired(b.now) || b.changed
+	if t.cleanup.isDue(b.clock) {
+		b.changed = t.removeExpired(b.clock) || b.changed
 	}
 	if firstSeen == 0 {
 		firstSeen = b.now
@@ -71,7 +70,7 @@ func (b *Batch) Resource(kind string, tags, attributes []series.Tag, firstSeen, 
 		r.FirstSeen, r.LastSeen = min(r.FirstSeen, firstSeen), max(r.LastSeen, lastSeen)
 		b.changed = true
 	}
-	r.arrival = b.now
+	r.until = b.until(r.LastSeen)
 	if r.head == nil || !slices.Equal(r.Attributes, attributes) {
 		r.Attributes = normalizeAttributes(r.Attributes[:0], attributes)
 		r.head = appendResourceHead(r.head[:0], r)
@@ -93,10 +92,10 @@ func normalizeAttributes(dst, attributes []series.Tag) []series.Tag {
 	return dst
 }
 
-func (t *resourceTable) removeExpired(now int64) bool {
+func (t *resourceTable) removeExpired(clock int64) bool {
 	before := len(t.ordered)
 	t.ordered = slices.DeleteFunc(t.ordered, func(r *Resource) bool {
-		if !expired(r.LastSeen, r.arrival, now) {
+		if r.until >= clock {
 			return false
 		}
 		delete(t.byKey, r.key)

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,13 @@ const (
 // Store holds series and resources. All methods may be used from several goroutines.
 type Store struct {
 	now func() time.Time
+	// elapsed is the time between two moments of now, which a step of the clock does not change.
+	elapsed func(from, to time.Time) time.Duration
 
 	version atomic.Uint64
 
 	mu        sync.Mutex
+	born      time.Time // the first Update
 	metrics   metricTable
 	resources resourceTable
 	batch     Batch
@@ -39,7 +43,7 @@ func New() *Store { return NewWithClock(time.Now) }
 
 // NewWithClock is New with another source of the current time.
 func NewWithClock(now func() time.Time) *Store {
-	s := &Store{now: now}
+	s := &Store{now: now, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
 	s.metrics.byKey = make(map[string]*entry)
 	s.resources.byKey = make(map[string]*Resource)
 	return s
@@ -62,7 +66,11 @@ func (s *Store) Update(fn func(*Batch)) Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := &s.batch
-	b.store, b.now = s, s.now().UnixNano()
+	now := s.now()
+	if s.born.IsZero() {
+		s.born = now
+	}
+	b.store, b.now, b.clock = s, now.UnixNano(), int64(s.elapsed(s.born, now))
 	b.outcome, b.changed = Outcome{}, false
 	defer func() {
 		if b.changed {
@@ -79,6 +87,7 @@ func (s *Store) Update(fn func(*Batch)) Outcome {
 type Batch struct {
 	store   *Store
 	now     int64
+	clock   int64 // nanoseconds since the Store's first Update
 	changed bool
 	outcome Outcome
 
@@ -135,8 +144,23 @@ func (b *Batch) identity(kind byte, name string, tags []series.Tag) []byte {
 	return key
 }
 
-// expired reports whether something measured at ts, that arrived at arrival, is past its lifetime. A
-// measurement from the future counts from its arrival, so that it cannot stay for ever.
-func expired(ts, arrival, now int64) bool {
-	return ts <= 0 || min(ts, arrival) < now-int64(Lifetime)
+// until is when something measured at ts, that has just arrived, is past its lifetime, by the batch's clock. A measurement
+// from the future counts from its arrival, so that it cannot stay for ever; one without a time goes with the next removal.
+func (b *Batch) until(ts int64) int64 {
+	if ts <= 0 {
+		return math.MinInt64
+	}
+	return b.clock + int64(Lifetime) - max(b.now-ts, 0)
+}
+
+// cleanup says when what has expired is removed next.
+type cleanup struct{ due int64 }
+
+// isDue reports whether that is now, and takes it as done.
+func (c *cleanup) isDue(clock int64) bool {
+	if clock < c.due {
+		return false
+	}
+	c.due = clock + int64(cleanupInterval)
+	return true
 }

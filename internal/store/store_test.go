@@ -92,6 +92,37 @@ func TestMeasurementFromTheFutureExpiresByArrival(t *testing.T) {
 	assert.Equal(t, []string{"now"}, f.names())
 }
 
+// TestClockSteps: a step of the wall clock, forward or back, removes nothing that is alive and keeps nothing that has ended.
+func TestClockSteps(t *testing.T) {
+	for _, step := range []time.Duration{-24 * time.Hour, -time.Hour, time.Hour, 24 * time.Hour} {
+		f := newFixture()
+		var passed time.Duration
+		f.elapsed = func(time.Time, time.Time) time.Duration { return passed }
+		second := func(names ...string) {
+			passed += time.Second
+			f.ns += int64(time.Second)
+			for _, name := range names {
+				f.gauge(name, f.ns)
+				f.Update(func(b *Batch) { b.Resource("process", tag("process.pid", name), nil, 1, f.ns) })
+			}
+		}
+		for range 30 {
+			second("ended", "alive", "idle")
+		}
+		f.ns += int64(step)
+		for range 120 {
+			second("alive")
+		}
+		assert.Equal(t, []string{"alive", "ended", "idle"}, f.names(), "%v", step)
+		for passed < Lifetime+3*time.Minute {
+			second("alive")
+		}
+		assert.Equal(t, []string{"alive"}, f.names(), "%v", step)
+		assert.NotContains(t, f.resources(), "ended", "%v", step)
+		assert.Contains(t, f.resources(), "alive", "%v", step)
+	}
+}
+
 func TestSeriesComeBackWithAnotherID(t *testing.T) {
 	f := newFixture()
 	id := func() (id uint64) {

@@ -162,7 +162,9 @@ func (r *processReceiver) collectProcesses(b *signal.Builder, now time.Time) (en
 		id := identity{p.PID, p.StartTicks}
 		t, ok := r.tracked[id]
 		if !ok {
-			young := p.StartTime != 0 && now.UnixNano()-p.StartTime < int64(minAge)
+			// After a step of the clock back a new process has a start in the future.
+			age := now.UnixNano() - p.StartTime
+			young := p.StartTime != 0 && age >= 0 && age < int64(minAge)
 			if p.PID != p.Root && (p.Ended || young) {
 				continue
 			}

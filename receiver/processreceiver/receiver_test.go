@@ -333,6 +333,12 @@ func TestDescendantsAreReportedFromASecondOn(t *testing.T) {
 	source.list[1].Ended = true
 	f.time = f.time.Add(time.Second)
 	assert.Equal(t, [2]int64{start, f.time.UnixNano()}, f.collected(t).times["51"])
+
+	// The clock steps back: a process that starts then is known by the former time.
+	f.time = f.time.Add(-time.Hour)
+	table.Set(procfstest.Process{PID: 52, PPID: 50, Start: 100_000})
+	source.list[1] = workload.Process{PID: 52, Root: 50, StartTime: int64(boot*1e9 + 1000e9), StartTicks: 100_000}
+	assert.Contains(t, f.collected(t).entities, "52")
 }
 
 func TestAnotherProcessOfThePid(t *testing.T) {
