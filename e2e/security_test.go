@@ -38,10 +38,14 @@ func needStranger(t *testing.T) {
 // its environment are closed to other users of the machine, who see /signals and our command lines.
 func TestOtherUsersReadTheEndpointOnly(t *testing.T) {
 	needStranger(t)
+	demo := filepath.Join(root, "bin", "graphsignal-demo")
+	if _, err := os.Stat(demo); err != nil {
+		t.Fatal("the demo engine is missing: run `make native` first")
+	}
 	old := syscall.Umask(0)
 	_, url := platform(t, nil)
 	r := start(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
-		filepath.Join(root, "bin", "graphsignal-demo"), "--port", strconv.Itoa(freePort(t)))
+		demo, "--port", strconv.Itoa(freePort(t)))
 	syscall.Umask(old)
 	sidecar := r.sidecar()
 	d := r.signalsWhen("probes are read", func(d *document) bool { return d.find("demo_tokens") != nil })
@@ -187,5 +191,27 @@ func TestSweepFollowsNoLink(t *testing.T) {
 	}
 	if _, err := os.Lstat(link); err != nil {
 		t.Errorf("a link in a directory's place is no directory of ours: %v", err)
+	}
+}
+
+// TestForgedDocuments: another user who takes the run directory of a process puts no numbers into its signals, and the
+// document says that the directory is not the process's own.
+func TestForgedDocuments(t *testing.T) {
+	needStranger(t)
+	r := start(t, nil, "sleep", "60")
+	pid := r.workload()
+	dir := fmt.Sprintf("/dev/shm/graphsignal_%d", pid)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	script := fmt.Sprintf("mkdir -m 755 %s && cat >%[1]s/app.json <<'END'\n%s\"metrics\":[{\"name\":\"forged\",\"type\":\"counter\",\"value\":1}]}\nEND", dir, header(pid))
+	if out, ok := asStranger(script); !ok {
+		t.Fatal(out)
+	}
+	d := r.signalsWhen("the directory is refused", func(d *document) bool {
+		return slices.ContainsFunc(d.Errors, func(e errorEntry) bool {
+			return e.Tags["scope.name"] == "watcher" && strings.Contains(e.Message, "another user")
+		})
+	})
+	if d.find("forged") != nil {
+		t.Error("numbers of another user are among the signals")
 	}
 }
