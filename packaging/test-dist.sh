@@ -54,7 +54,7 @@ profile() { # BIN-DIRECTORY LABEL
 	say "$2: the demo engine is profiled"
 }
 (cd "$home/share/graphsignal/examples/demo" && g++ -std=c++17 -O2 -I"$home/include" ./*.cpp -o /srv/test/graphsignal-demo \
-	-pthread -ldl -Wl,--export-dynamic-symbol=__graphsignal_probe_registry_v1)
+	-pthread -ldl)
 profile "$home/bin" "tarball"
 ln -sf "$home/bin/graphsignal-run" /usr/local/bin/linked-run
 /usr/local/bin/linked-run --print-environment true | grep -q "$home" && say "a link to the launcher finds its installation"

@@ -21,7 +21,7 @@
 // It is ignored in set-user-id programs.
 //
 // No link flag is needed: where the dynamic linker does not show a registry, the publisher looks for it in memory. An executable
-// may still export it (-Wl,--export-dynamic-symbol=__graphsignal_probe_registry_v1, or -rdynamic) for readers that do not look.
+// may still export it (-rdynamic) for readers that do not look.
 #ifndef GRAPHSIGNAL_PROBE_H
 #define GRAPHSIGNAL_PROBE_H
 
