@@ -1,6 +1,6 @@
 // Command host measures what the launcher and its sidecar cost on a machine without a GPU, and prints one
-// Markdown table: start and end of a run, the sidecar's CPU and memory under three loads, and the latency of
-// GET /signals.
+// Markdown table: start and end of a run, the console, a kernel's way to /signals, the sidecar's CPU and memory
+// under three loads, and the latency of GET /signals.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	bin := flag.String("bin", "bin", "directory of graphsignal-run and graphsignal-collector")
 	duration := flag.Duration("duration", time.Minute, "length of each load")
 	runs := flag.Int("runs", 31, "repetitions of the start and end measurements")
-	only := flag.String("only", "", "measure only this: start, tee, loads, processes")
+	only := flag.String("only", "", "measure only this: start, tee, delay, loads, processes")
 	flag.Parse()
 	if err := measure(*bin, *duration, *runs, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -62,7 +62,14 @@ func measure(bin string, duration time.Duration, runs int, only string) error {
 		if err := measureTee(launcher, 5); err != nil {
 			return err
 		}
-		if err := measureLog(launcher, duration); err != nil {
+		for _, l := range []logLoad{{1_000_000, "≤ 1 % of a core for the launcher"}, {10_000_000, "≤ 5 % of a core, no error lost"}} {
+			if err := measureLog(launcher, l, duration); err != nil {
+				return err
+			}
+		}
+	}
+	if only == "" || only == "delay" {
+		if err := measureDelay(launcher, min(duration, 30*time.Second)); err != nil {
 			return err
 		}
 	}

@@ -117,3 +117,6 @@ gate: all
 	test/versions.sh $(LIBRARIES)
 	test/gate.sh $(PACKAGES) $(LIBRARIES)
 	@if command -v $(CROSS)g++ >/dev/null; then $(MAKE) aarch64; else echo "gate: $(CROSS)g++ is not installed: aarch64 was NOT compiled"; fi
+
+# The program of benchmarks.
+programs: $(T)/cuda_program

@@ -310,6 +310,15 @@ int main(int argc, char** argv) {
     }
   }
 #endif
+  if (what == "stamps") {
+    // A kernel every 97 ms for some seconds; the time of each one's end, epoch nanoseconds, is printed.
+    for (int i = 0; i < atoi(argv[2]) * 1000 / 97; i++) {
+      add(10, 1000, "stamped");
+      printf("%llu\n", static_cast<unsigned long long>(stub_now()));
+      fflush(stdout);
+      sleep_ms(97);
+    }
+  }
   if (what == "soak") {
     const uint64_t records = strtoull(argv[2], nullptr, 10);
     const auto rss = [] {
