@@ -108,7 +108,7 @@ sglang:num_requests_total{model_name="m1",pid="92"} 7.0
 	if got := d.find("sglang:generation_tokens", "dp_rank=1", "tp_rank=1").stat("total"); got != "400.0" {
 		t.Errorf("the tokens of one rank are %s", got)
 	}
-	out, err := exec.Command(filepath.Join(bin, "graphsignal-top"), "--once", "--port", strconv.Itoa(r.port)).CombinedOutput()
+	out, err := exec.Command(filepath.Join(bin, "graphsignal-top"), "--once", "--window", "0", "--port", strconv.Itoa(r.port)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v %s", err, out)
 	}

@@ -284,7 +284,7 @@ func TestWebPagesReadNothing(t *testing.T) {
 			}
 		}
 		for _, host := range []string{"127.0.0.1", "localhost"} {
-			out, err := exec.Command(filepath.Join(bin, "graphsignal-top"), "--once", "--host", host, "--port", strconv.Itoa(port)).CombinedOutput()
+			out, err := exec.Command(filepath.Join(bin, "graphsignal-top"), "--once", "--window", "0", "--host", host, "--port", strconv.Itoa(port)).CombinedOutput()
 			if err != nil || !bytes.Contains(out, []byte("sleep")) {
 				t.Errorf("graphsignal-top on %s, %s: %v\n%s", where, host, err, out)
 			}
