@@ -531,11 +531,29 @@ func TestFaultLimits(t *testing.T) {
 		}
 		// A user that nobody else is, and who may have one process.
 		limited := append(asUser(61001), "prlimit", "--nproc=1:1", "--", workerForAll(t))
-		f := startFaultyUnder(t, nil, nil, append(limited, steps...)...)
+		f := startFaultyUnder(t, from(installed(t)), nil, append(limited, steps...)...)
 		f.ended(3, numbered(3))
 		f.says("no thread")
 		f.nothingLeftAfterNextRun()
 	})
+
+	// A limit that the launcher would fall over in the middle of the run, and the program with it.
+	for i, n := range []int{10, 20, 100} {
+		t.Run(fmt.Sprintf("%d threads of all", n), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, smallSHM)
+			uid := 61002 + i
+			f := p.startAs(uid, []string{"prlimit", fmt.Sprintf("--nproc=%d:%d", n, n), "--"}, nil, append([]string{workerForAll(t)}, steps...)...)
+			f.ended(3, numbered(3))
+			if n < 100 {
+				f.says("no profiling in this run")
+			} else {
+				f.silent()
+				f.expectTotal("fault_steps", 1000)
+			}
+			f.nothingLeft()
+		})
+	}
 
 	for _, size := range []int{0, 1, 512, 1024} {
 		t.Run(fmt.Sprintf("file size of the program %d", size), func(t *testing.T) {

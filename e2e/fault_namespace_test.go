@@ -32,8 +32,9 @@ func workerForAll(t *testing.T) string {
 	return copied
 }
 
-// startAs is a run of a user without rights, with a file for the final document and a private directory of that user's.
-func (p *place) startAs(uid int, env []string, args ...string) *faulty {
+// startAs is a run of a user without rights, under a further command, if any, with a file for the final document and a
+// private directory of that user's.
+func (p *place) startAs(uid int, under, env []string, args ...string) *faulty {
 	p.t.Helper()
 	home := filepath.Join(p.dir, "home"+strconv.Itoa(uid))
 	if err := os.Mkdir(home, 0o700); err != nil {
@@ -43,7 +44,7 @@ func (p *place) startAs(uid int, env []string, args ...string) *faulty {
 		p.t.Fatal(err)
 	}
 	output := filepath.Join(home, "signals.json")
-	f := p.start(append(asUser(uid), from(installed(p.t))...), append([]string{"XDG_RUNTIME_DIR=" + home}, env...),
+	f := p.start(append(append(asUser(uid), under...), from(installed(p.t))...), append([]string{"XDG_RUNTIME_DIR=" + home}, env...),
 		append([]string{"--output", output}, args...)...)
 	f.output = output
 	return f
@@ -56,7 +57,7 @@ func TestFaultRights(t *testing.T) {
 	t.Run("all without rights", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, smallSHM)
-		f := p.startAs(nobody, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
+		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
 		d := f.seen("fault_steps", 1000)
 		if d.process(f.workload()) == nil || d.find("process_memory_usage_bytes") == nil {
 			t.Error("the process is not described")
@@ -84,7 +85,7 @@ func TestFaultRights(t *testing.T) {
 	t.Run("no right to shared memory", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, "mount -t tmpfs -o size=64m,mode=755 none /dev/shm")
-		f := p.startAs(nobody, nil, workerForAll(t), "add:1000", "lines:3", "exit:3")
+		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "lines:3", "exit:3")
 		f.ended(3, numbered(3))
 		f.says("probes is off")
 		if d := f.final(); !hasError(d, "non-zero code 3") {
@@ -97,7 +98,7 @@ func TestFaultRights(t *testing.T) {
 	t.Run("no right to the run directory", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, smallSHM)
-		f := p.startAs(nobody, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "add:500", "await:"+p.dir+"/end", "exit:3")
+		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "add:500", "await:"+p.dir+"/end", "exit:3")
 		f.seen("fault_steps", 1000)
 		p.sh("chmod 000 /dev/shm/graphsignal_*")
 		f.touch("go")
@@ -118,7 +119,7 @@ func TestFaultRights(t *testing.T) {
 	t.Run("files of another user", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, smallSHM)
-		f := p.startAs(nobody, nil, "sleep", "1000")
+		f := p.startAs(nobody, nil, nil, "sleep", "1000")
 		pid := f.workload()
 		f.signalsWhen("the process is seen", func(d *document) bool { return d.process(pid) != nil })
 		dir := fmt.Sprintf("/dev/shm/graphsignal_%d", pid)
@@ -202,7 +203,7 @@ func TestFaultProcessTable(t *testing.T) {
 		t.Parallel()
 		// A table of this place's own, so that the machine's stays as it is.
 		p := newPlace(t, smallSHM+"\nmount -t proc -o hidepid=2 none /proc")
-		f := p.startAs(nobody, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
+		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
 		if d := f.seen("fault_steps", 1000); d.process(f.workload()) == nil {
 			t.Error("the process is not described")
 		}

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"golang.org/x/sys/unix"
@@ -60,28 +59,6 @@ func (d descriptor) wait(events int16) error {
 			return err
 		}
 	}
-}
-
-// ownDescriptors is how many descriptors the launcher may need at a time, with some to spare.
-const ownDescriptors = 40
-
-// roomForDescriptors checks that the launcher can have its descriptors. With less room it would fail, and its runtime
-// with it, in the middle of a run.
-func roomForDescriptors() error {
-	opened := make([]int, 0, ownDescriptors)
-	defer func() {
-		for _, fd := range opened {
-			_ = unix.Close(fd)
-		}
-	}()
-	for len(opened) < ownDescriptors {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		if err != nil {
-			return fmt.Errorf("the launcher needs %d descriptors and gets %d: %w", ownDescriptors, len(opened), err)
-		}
-		opened = append(opened, fd)
-	}
-	return nil
 }
 
 // isTerminal reports whether a descriptor is a terminal.

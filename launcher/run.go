@@ -108,7 +108,7 @@ func (r *run) run() int {
 
 	ignored := inheritedIgnored()
 	r.self = ownPath()
-	if err := roomForDescriptors(); err != nil {
+	if err := room(); err != nil {
 		r.msg.warn("no profiling in this run: %v", err)
 		return r.startFailure(become(prog, r.environ.entries, ignored))
 	}
