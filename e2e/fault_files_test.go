@@ -273,7 +273,7 @@ func TestFaultUnusableSharedMemory(t *testing.T) {
 		}
 		f.touch("end")
 		f.ended(3, numbered(3))
-		f.says("cannot be written for now: Read-only")
+		f.says("Read-only file system: probes.json is not updated for now")
 		f.nothingLeft()
 	})
 
@@ -569,6 +569,11 @@ func TestFaultLimits(t *testing.T) {
 			f.ended(3, numbered(3))
 			if !strings.Contains(f.stderr.String(), "no profiling in this run") {
 				t.Errorf("standard error is %q", f.stderr.String())
+			}
+			for _, name := range f.directories() {
+				if strings.HasPrefix(name, "graphsignal_log_") {
+					t.Errorf("left in shared memory: %s", name)
+				}
 			}
 		})
 	}

@@ -11,6 +11,7 @@ namespace {
 
 const uint64_t kSecond = 1000000000u;
 const uint64_t kLeastFree = 16u << 20;
+const char kFull[] = "shared memory is nearly full";
 // On a crowded machine our thread may get no time for long; more than this it is not waited for.
 const uint64_t kLongestStop = 2 * kSecond;
 const uint64_t kStopStep = 10000000;
@@ -128,9 +129,9 @@ bool Writer::enough_space(int directory, uint64_t size) {
   return free_bytes >= size && free_bytes - size >= keep;
 }
 
-void Writer::skip_full() {
+void Writer::skip(const char* why) {
   if (__atomic_fetch_add(&skipped_, static_cast<uint64_t>(1), __ATOMIC_RELAXED) == 0) {
-    log_.add(Level::kWarning, "shared memory is nearly full: %s is not updated for now", file_);
+    log_.add(Level::kWarning, "%s: %s is not updated for now", why, file_);
   }
 }
 
@@ -146,21 +147,20 @@ bool Writer::write_once() {
     if (options_.probes != WriterOptions::kNone) probes_.discover();
     claim_probes();
     // A claim that found no room is a write that found none.
-    if (options_.probes == WriterOptions::kOnly && !owns_probes_ && !enough_space(directory, 0)) skip_full();
+    if (options_.probes == WriterOptions::kOnly && !owns_probes_ && !enough_space(directory, 0)) skip(kFull);
     if (options_.probes == WriterOptions::kOnly && !owns_probes_) {
       close(directory);
       writing_.release();
       return false;
     }
     build();
-    if (!document_.complete() || !enough_space(directory, document_.size())) {
-      skip_full();
+    if (!document_.complete()) {
+      skip("no memory");
+    } else if (!enough_space(directory, document_.size())) {
+      skip(kFull);
     } else {
       ok = RunDirectory::replace_file(directory, file_, document_.data(), document_.size());
-      const int error = errno;
-      if (!ok && __atomic_fetch_add(&skipped_, static_cast<uint64_t>(1), __ATOMIC_RELAXED) == 0) {
-        log_.add(Level::kWarning, "%s cannot be written for now: %s", file_, strerror(error));
-      }
+      if (!ok) skip(strerror(errno));
     }
     close(directory);
   }

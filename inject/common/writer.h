@@ -63,7 +63,7 @@ class Writer {
   void claim_probes();
   void build();
   bool enough_space(int directory, uint64_t size);
-  void skip_full();
+  void skip(const char* why);
 
   WriterOptions options_;
   char file_[64];
