@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ type GPU struct {
 	Index          int    // position by bus id, from 0
 	Name           string // product, "" if unknown
 	BusID, UUID    string
+	Partition      string // of an AMD board, "" for the board itself
 	Parent         string // UUID of the GPU that a MIG instance is part of
 	Util           Value  // percent
 	Trend          []float64
@@ -112,7 +114,7 @@ func (h *History) gpuViews() []GPU {
 		key := deviceKey(tags)
 		g, ok := byKey[key]
 		if !ok {
-			g = &GPU{BusID: tags.Get("device.bus_id"), UUID: tags.Get("device.uuid"), Trend: h.trends["gpu\x00"+key]}
+			g = &GPU{BusID: tags.Get("device.bus_id"), UUID: tags.Get("device.uuid"), Partition: tags.Get("device.partition"), Trend: h.trends["gpu\x00"+key]}
 			byKey[key] = g
 			keys = append(keys, key)
 		}
@@ -152,10 +154,8 @@ func (h *History) gpuViews() []GPU {
 		}
 	}
 	slices.SortFunc(keys, func(a, b string) int {
-		if c := strings.Compare(byKey[a].BusID, byKey[b].BusID); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
+		x, y := byKey[a], byKey[b]
+		return cmp.Or(strings.Compare(x.BusID, y.BusID), len(x.Partition)-len(y.Partition), strings.Compare(x.Partition, y.Partition), strings.Compare(a, b))
 	})
 	out := make([]GPU, 0, len(keys))
 	for i, key := range keys {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -332,6 +333,29 @@ func TestMIGInstancesShareOutTheTime(t *testing.T) {
 		t.Errorf("%d devices", len(v.GPUs))
 	}
 	near(t, "share", row(t, v, Kernels, "a").Share, 0.5)
+}
+
+// The partitions of a board come after it, in their order.
+func TestPartitionsFollowTheirBoard(t *testing.T) {
+	v := play(t, NewHistory(time.Second), func(n int) []byte {
+		d := scene.New(n)
+		for _, tags := range []map[string]string{
+			{"device.bus_id": "0000:0c:00.0", "device.uuid": "b", "device.partition": "10"},
+			{"device.bus_id": "0000:0c:00.0", "device.uuid": "b", "device.partition": "2"},
+			{"device.bus_id": "0000:0c:00.0", "device.uuid": "b"},
+			{"device.bus_id": "0000:0b:00.0", "device.uuid": "z"},
+		} {
+			d.Gauge("gpu_memory_used_bytes", tags, 1e9)
+		}
+		return d.JSON()
+	}, 1, 2)
+	var order []string
+	for _, g := range v.GPUs {
+		order = append(order, g.UUID+g.Partition)
+	}
+	if got := strings.Join(order, " "); got != "z b b2 b10" {
+		t.Errorf("the rows are %s", got)
+	}
 }
 
 func TestROCm(t *testing.T) {
