@@ -73,10 +73,11 @@ test-faults: build
 test-race:
 	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)
 
-# Each parser of foreign bytes is fuzzed for a moment; FUZZTIME=15m makes it a session.
-FUZZTIME ?= 5s
+# Each parser of foreign bytes is fuzzed for a moment, the native ones where clang++ is installed; FUZZTIME=15m makes it a session.
+FUZZTIME ?= 15s
 test-fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+	$(MAKE) -C inject fuzz FUZZTIME=$(FUZZTIME)
 
 lint:
 	scripts/lint.sh

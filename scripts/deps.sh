@@ -15,6 +15,8 @@ need protoc protobuf-compiler
 # Tests that need these say so and are skipped without them.
 optional=""
 command -v prometheus >/dev/null 2>&1 || optional="prometheus"
+# The native parsers are fuzzed with clang's libFuzzer.
+command -v clang++ >/dev/null 2>&1 || optional="$optional clang libclang-rt-dev"
 [ -n "$missing$optional" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 	[ -n "$missing" ] || exit 0
@@ -26,6 +28,7 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
 [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
-# shellcheck disable=SC2086
-[ -z "$optional" ] || apt-get install -y -qq --no-install-recommends $optional >/dev/null ||
-	echo "not installed, so some tests are skipped: $optional" >&2
+for package in $optional; do
+	apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+		echo "not installed, so some tests are skipped: $package" >&2
+done
