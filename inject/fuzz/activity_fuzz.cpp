@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   out.reset();
   out.raw("[");
   fuzz::Input in(data, size);
-  for (uint32_t& s : stride) s = 8 + in.take<uint8_t>() % 4 * 8;
+  for (uint32_t kind = 0; kind < 256; kind++) stride[kind] = 8 + kind % 4 * 8;
   for (uint32_t kind : kKinds) stride[kind] = 8 + in.take<uint8_t>() % 26 * 8;
 
   fuzz::Memory pages;
