@@ -176,35 +176,6 @@ func TestWithoutSidecar(t *testing.T) {
 	}
 }
 
-// TestUnusableSharedMemory runs with a read-only, a full, and a missing /dev/shm, and with a hidden /proc.
-func TestUnusableSharedMemory(t *testing.T) {
-	if os.Geteuid() != 0 || exec.Command("unshare", "-m", "true").Run() != nil {
-		t.Skip("needs root and mount namespaces")
-	}
-	for name, prepare := range map[string]string{
-		"read-only": "mount -t tmpfs -o ro none /dev/shm",
-		"full":      "mount -t tmpfs -o size=64k none /dev/shm && dd if=/dev/zero of=/dev/shm/fill bs=1k count=64 2>/dev/null; true",
-		"missing":   "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && mknod -m 666 /dev/zero c 1 5",
-		"hidepid":   "mount -t proc -o hidepid=2 none /proc",
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("unshare", "-m", "sh", "-c",
-				"mount --make-rprivate / && "+prepare+" && exec "+filepath.Join(bin, "graphsignal-run")+
-					" --listen-port "+strconv.Itoa(freePort(t))+" sh -c 'echo out; sleep 1.5; exit 5'")
-			cmd.Env = cleanEnv()
-			var stdout, stderr strings.Builder
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			err := cmd.Run()
-			if cmd.ProcessState.ExitCode() != 5 || stdout.String() != "out\n" {
-				t.Errorf("%v, stdout %q, stderr %q", err, stdout.String(), stderr.String())
-			}
-			if strings.Count(stderr.String(), "\n") > 1 {
-				t.Errorf("more than one line of ours: %q", stderr.String())
-			}
-		})
-	}
-}
-
 // TestSecretsStayHome is the case of keys given as flags: they reach the workload and nobody else.
 func TestSecretsStayHome(t *testing.T) {
 	args := []string{"--api-key", "zz-first-111", "--admin-api-key=zz-second-222", "--hf-token", "zz-third-333",
