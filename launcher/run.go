@@ -289,7 +289,7 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		r.msg.warn("no profiling in this run: %v", err)
 		return
 	}
-	r.side.config = config
+	r.side.config, r.side.uploads = config, in.upload.enabled()
 	r.msg.debug("sidecar configuration: %s", config)
 	if err := r.side.start(len(r.side.userConfigs) > 0); err != nil {
 		r.msg.warn("no profiling in this run: %v", err)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +59,9 @@ type sidecar struct {
 
 	now       *sidecarProcess
 	restarted bool
+	// uploads says that the configuration has an upload, takenOver when a life ended that may have sent something.
+	uploads   bool
+	takenOver time.Time
 	ending    bool
 	warned    map[string]bool
 }
@@ -119,6 +123,9 @@ func (s *sidecar) start(withUser bool) error {
 		user = s.userConfigs
 	}
 	args := sidecarArguments(s.binary, sidecarConfigFD, user)
+	if s.uploads && !s.takenOver.IsZero() {
+		args = append(args, fmt.Sprintf("--config=yaml:exporters::graphsignal::since_unix_nano: %d", s.takenOver.UnixNano()))
+	}
 	s.msg.debug("sidecar: %s", strings.Join(args, " "))
 	pid, err := syscall.ForkExec(s.binary, args, &syscall.ProcAttr{
 		Env:   s.environ,
@@ -245,6 +252,9 @@ func (s *sidecar) childEnded(event childEvent) {
 		s.msg.debug("sidecar ended: %s; starting it again", statusText(event.status))
 	}
 	s.restarted = true
+	if life.ready {
+		s.takenOver = time.Now()
+	}
 	if err := s.start(withUser); err != nil {
 		s.msg.warn("the profiler's sidecar cannot be started again: %v", err)
 	}

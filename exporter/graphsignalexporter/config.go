@@ -28,6 +28,10 @@ type Config struct {
 	// Interval is the time between uploads.
 	Interval time.Duration `mapstructure:"upload_interval"`
 
+	// SinceUnixNano is when an earlier Collector that uploaded for the same instance ended: what started before then counts
+	// from its first value on. 0 without one.
+	SinceUnixNano int64 `mapstructure:"since_unix_nano"`
+
 	// Tags are on everything that is uploaded, under each signal's own.
 	Tags map[string]string `mapstructure:"tags,omitempty"`
 }
@@ -48,6 +52,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Interval < 100*time.Millisecond {
 		return errors.New("upload_interval must be at least 100ms")
+	}
+	if c.SinceUnixNano < 0 {
+		return errors.New("since_unix_nano must not be negative")
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ func (e *uploadExporter) Start(ctx context.Context, host component.Host) error {
 		UserAgent: "graphsignal-collector/" + version.Version,
 		Client:    e.client,
 		Global:    e.cfg.Tags,
+		Since:     e.cfg.SinceUnixNano,
 		Warn:      func(text string) { logger.Warn(text) },
 	})
 	sending, cancel := context.WithCancel(context.Background())

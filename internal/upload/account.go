@@ -24,7 +24,8 @@ type account struct {
 
 	round    uint64
 	inFlight bool
-	known    bool // something was observed before
+	since    int64 // what started before was uploaded by somebody else
+	known    bool  // something was observed before
 	time     int64
 
 	gauge        series.Number
@@ -77,14 +78,14 @@ func (a *amount) take(sent float64) {
 	a.fraction -= sent
 }
 
-// observe adds what grew since the last observation. A series whose start is unknown may have run before us:
-// its first value is a baseline. A start after the last observation is a new life, whatever the values.
+// observe adds what grew since the last observation. A series whose start is unknown may have run before us, and one that
+// started early was uploaded before us: its first value is a baseline. A start after the last observation is a new life, whatever the values.
 func (a *account) observe(s *store.Series) {
 	if a.known && s.Time == a.time && s.Time != 0 {
 		return // the same measurement
 	}
 	restarted := a.known && s.Start > a.time && a.time > 0
-	baseline := !a.known && s.Start == 0
+	baseline := !a.known && (s.Start == 0 || s.Start < a.since)
 	switch s.Type {
 	case series.Gauge:
 		a.gauge = s.Number

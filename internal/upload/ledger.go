@@ -28,6 +28,7 @@ type Ledger struct {
 	resources map[string]*resourceAccount
 	round     uint64
 	forgotten uint64
+	since     int64
 
 	key []byte
 }
@@ -80,7 +81,7 @@ func (l *Ledger) account(s *store.Series) *account {
 	key := l.identity(byte(s.Type), s.Name, s.Tags)
 	a, ok := l.accounts[string(key)]
 	if !ok {
-		a = &account{key: string(key), name: text(s.Name), typ: s.Type, tags: l.tags(s.Tags)}
+		a = &account{key: string(key), name: text(s.Name), typ: s.Type, tags: l.tags(s.Tags), since: l.since}
 		l.accounts[a.key] = a
 	}
 	l.byID[s.ID] = a

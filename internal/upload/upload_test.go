@@ -249,6 +249,38 @@ func TestCounterThatRanBefore(t *testing.T) {
 	})
 }
 
+// TestCounterOfAnEarlierUploader: what an uploader before us has sent is not sent again.
+func TestCounterOfAnEarlierUploader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		began := time.Now()
+		time.Sleep(time.Minute)
+		settings := b.uploader.settings
+		settings.Since = time.Now().UnixNano()
+		b.uploader = NewUploader(settings)
+		for _, v := range []int64{1000, 1000, 1007} {
+			b.counter("early", v, began)
+			b.counter("late", v, began.Add(time.Minute))
+			b.store.Update(func(batch *store.Batch) {
+				frames := []series.Frame{{Name: "f", Value: uint64(v), Samples: uint64(v)}}
+				batch.Profile("profile", ownTags, frames, began.UnixNano(), time.Now().UnixNano())
+				d := &series.Distribution{HasTotals: true, Count: uint64(v), Sum: series.Int(v)}
+				batch.Histogram("histogram", ownTags, d, began.UnixNano(), time.Now().UnixNano())
+			})
+			b.tick()
+		}
+		if early, late := total(b.series("early")), total(b.series("late")); early != 7 || late != 1007 {
+			t.Errorf("totals are %v and %v", early, late)
+		}
+		if f := b.series("profile").Frames["f"]; f.Value != 7 || f.Samples != 7 {
+			t.Errorf("frame is %+v", f)
+		}
+		if h := b.series("histogram"); h.Count != 7 || h.Sum != 7 {
+			t.Errorf("histogram is %+v", h)
+		}
+	})
+}
+
 // TestOutage: an hour without a server costs no memory, loses nothing, also not what a restart swept away, and
 // ends with one request.
 func TestOutage(t *testing.T) {

@@ -49,6 +49,9 @@ type Settings struct {
 	Client *http.Client
 	// Global tags are under every signal's own.
 	Global map[string]string
+	// Since is when an earlier Uploader of the same instance ended, epoch nanoseconds: what started before then counts from
+	// its first value on. 0 without one.
+	Since int64
 	// Warn reports a loss or a refusal, once per cause while it lasts.
 	Warn func(string)
 }
@@ -82,10 +85,12 @@ func NewUploader(settings Settings) *Uploader {
 		return nil
 	}
 	settings.Client = &client
+	ledger := NewLedger(settings.Global)
+	ledger.since = settings.Since
 	return &Uploader{
 		settings: settings,
 		url:      strings.TrimRight(settings.Base, "/") + ingestPath,
-		ledger:   NewLedger(settings.Global),
+		ledger:   ledger,
 	}
 }
 
