@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,6 +199,36 @@ func TestFaultUploadServer(t *testing.T) {
 			f.nothingLeft()
 		})
 	}
+}
+
+// TestFaultUploadAfterKill: a sidecar that takes over from one that was killed sends no growth a second time.
+func TestFaultUploadAfterKill(t *testing.T) {
+	t.Parallel()
+	server, url := platform(t, nil)
+	f := startFaulty(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url}, "worker", "add:1000", "await:@go", "add:500", "exit:3")
+	instance := f.seen("fault_steps", 1000).Context["instance.id"]
+	eventually(t, "it is uploaded", func() bool {
+		s, _ := uploaded(server, instance, "fault_steps")
+		return s.Value == 1000
+	})
+	first := f.sidecar()
+	kill(t, first, syscall.SIGKILL)
+	eventually(t, "another sidecar starts", func() bool {
+		return !slices.Contains(children(f.cmd.Process.Pid), first) && len(children(f.cmd.Process.Pid)) == 2
+	})
+	instance = f.seen("fault_steps", 1000).Context["instance.id"]
+	since := time.Now().UnixNano()
+	eventually(t, "it uploads", func() bool {
+		s, _ := uploaded(server, instance, "host_memory_usage_bytes")
+		return s.Updated > since
+	})
+	f.touch("go")
+	f.ended(3, "")
+	f.expectTotal("fault_steps", 1500)
+	if s, _ := uploaded(server, instance, "fault_steps"); s.Value != 1500 {
+		t.Errorf("%v of 1500 are uploaded", s.Value)
+	}
+	f.nothingLeft()
 }
 
 // TestFaultSlowClients: clients of /signals that hold their connections as long as they can are bounded in number, cost
