@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzzes every target of the module for the given time each, as many at once as there are processors. A package's targets
-# share one binary. A failing input is printed, and left in the package's testdata/fuzz.
+# Fuzzes every target of the module for the given time each, two at once for each processor. A package's targets share one
+# binary. A failing input is printed, and left in the package's testdata/fuzz.
 #   scripts/fuzz.sh [TIME [PACKAGE...]]    TIME as Go writes it (15s), packages as directories
 set -eu
 cd "$(dirname "$0")/.."
@@ -55,4 +55,4 @@ for package in "$@"; do
 	go test -c -fuzz . -o "$(binary_of "$package")" "./$package"
 	grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$package"/*_test.go | sed "s|^func |$package |" >>"$FUZZ_WORK/targets"
 done
-xargs -P "$(nproc)" -n 2 scripts/fuzz.sh -one <"$FUZZ_WORK/targets"
+xargs -P $((2 * $(nproc))) -n 2 scripts/fuzz.sh -one <"$FUZZ_WORK/targets"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs libFuzzer targets, as many at once as there are processors: run.sh FOLDER TIME TARGET...
+# Runs libFuzzer targets, two at once for each processor: run.sh FOLDER TIME TARGET...
 set -eu
 one() {
 	folder=$1 seconds=$2 target=$3
@@ -29,4 +29,4 @@ fi
 folder=$1
 seconds=$(($(echo "$2" | sed 's/h$/*3600/; s/m$/*60/; s/s$//')))
 shift 2
-for target in "$@"; do echo "$folder" "$seconds" "$target"; done | xargs -P "$(nproc)" -n 3 "$0" -one
+for target in "$@"; do echo "$folder" "$seconds" "$target"; done | xargs -P $((2 * $(nproc))) -n 3 "$0" -one
