@@ -45,6 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string list = in.text(9000);
   const bool neighbour = in.yes();
   const std::string extra = "/zz/libcupti.so.11.8:/zz/folder";
+  if (in.yes()) list = std::string(in.take<uint16_t>() % 9000, 'a') + (in.yes() ? ".so:" : ":") + list;  // about PATH_MAX
   if (neighbour) list += ":" + extra + ":" + in.text(5000);
   setenv("GRAPHSIGNAL_CUPTI_PATH", list.c_str(), 1);
   setenv("CUDA_HOME", home.c_str(), 1);
