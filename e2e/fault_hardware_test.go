@@ -12,6 +12,7 @@ import (
 // TestFaultHungDriver: calls of a GPU driver that do not return delay nothing: the program is measured to its end, with the
 // final document, and no process stays behind.
 func TestFaultHungDriver(t *testing.T) {
+	t.Parallel()
 	never := strings.Repeat("9", 8) // milliseconds
 	for name, host := range map[string]func(t *testing.T) (env []string, hang func(f *faulty)){
 		"NVML, when it is opened": func(t *testing.T) ([]string, func(*faulty)) {
@@ -40,18 +41,19 @@ func TestFaultHungDriver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "NVML, when it is opened" {
+				onlyLong(t)
+			}
 			env, hang := host(t)
 			f := startFaulty(t, env, "worker", "add:1000", "await:@go", "add:500", "await:@end", "add:20", "lines:3", "exit:3")
 			hang(f)
 			f.seen("fault_steps", 1000)
 			f.touch("go")
 			d := f.seen("fault_steps", 1500)
-			for range 3 { // collections
-				before := string(d.find("host_memory_usage_bytes").UpdatedNS)
-				d = f.signalsWhen("the rest goes on", func(d *document) bool {
-					return string(d.find("host_memory_usage_bytes").UpdatedNS) > before
-				})
-			}
+			before := string(d.find("host_memory_usage_bytes").UpdatedNS)
+			f.signalsWhen("the rest goes on", func(d *document) bool {
+				return string(d.find("host_memory_usage_bytes").UpdatedNS) > before
+			})
 			f.touch("end")
 			f.ended(3, numbered(3))
 			f.silent()
@@ -73,9 +75,9 @@ func TestFaultLostGPUs(t *testing.T) {
 		}
 		return ""
 	}
-	d := f.signalsWhen("the GPUs are read", func(d *document) bool { return updated(d) != "" && d.total("fault_steps") == 1000 })
+	f.signalsWhen("the GPUs are read", func(d *document) bool { return updated(d) != "" && d.total("fault_steps") == 1000 })
 	h.rewrite(t, strings.ReplaceAll(good, "gpu\n", "gpu\n  all 15\n  event 79\n"))
-	d = f.signalsWhen("the loss is told", func(d *document) bool { return len(d.Errors) > 0 })
+	d := f.signalsWhen("the loss is told", func(d *document) bool { return len(d.Errors) > 0 })
 	last := updated(d)
 	h.rewrite(t, good)
 	f.signalsWhen("the GPUs are back", func(d *document) bool { return updated(d) > last })

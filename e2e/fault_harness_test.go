@@ -29,6 +29,14 @@ func faultRounds(t *testing.T) int {
 	return rounds
 }
 
+// onlyLong skips what takes long and is a variant of something else, unless the long form was asked for.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if os.Getenv("GRAPHSIGNAL_FAULT_ROUNDS") == "" {
+		t.Skip("runs in `make test-faults` only")
+	}
+}
+
 // worker is the program of testdata/faults/worker.cpp, built once.
 var worker = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(bin), "worker")

@@ -130,9 +130,13 @@ func peakMemory(t *testing.T, pid int) int {
 // TestFaultEnginePage: whatever the engine's page does, everything else is collected, the sidecar stays small, and the end
 // does not wait for it. When the page is good again, it is read.
 func TestFaultEnginePage(t *testing.T) {
+	t.Parallel()
 	for name, bad := range misbehaviour {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "never ends" && name != "is broken" {
+				onlyLong(t)
+			}
 			page := newBadServer(t, bad, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, "# TYPE requests_running gauge\nrequests_running 7\n")
 			}))
@@ -164,9 +168,13 @@ func TestFaultEnginePage(t *testing.T) {
 // TestFaultUploadServer: whatever the server does, everything else goes on and the end is not delayed; when the server is
 // good again, it gets all growth once.
 func TestFaultUploadServer(t *testing.T) {
+	t.Parallel()
 	for name, bad := range misbehaviour {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "never ends" && name != "drips" && name != "is broken" {
+				onlyLong(t)
+			}
 			platform := &ingest.Server{Key: apiKey}
 			server := newBadServer(t, bad, platform)
 			f := startFaulty(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + server.URL},
@@ -234,6 +242,7 @@ func TestFaultUploadAfterKill(t *testing.T) {
 // TestFaultSlowClients: clients of /signals that hold their connections as long as they can are bounded in number, cost
 // the workload nothing, and lose their connections, so that others are answered again.
 func TestFaultSlowClients(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		clients     int
 		first, drip string
@@ -245,6 +254,9 @@ func TestFaultSlowClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "nothing" || name == "half a request" {
+				onlyLong(t)
+			}
 			f := startFaulty(t, nil, "worker", "add:1000", "await:@go", "add:500", "lines:3", "exit:3")
 			f.seen("fault_steps", 1000)
 			if name == "replies not read" {

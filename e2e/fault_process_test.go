@@ -18,6 +18,7 @@ import (
 
 // TestFaultKill ends each process by SIGKILL while the worker waits in the middle of its steps.
 func TestFaultKill(t *testing.T) {
+	t.Parallel()
 	steps := []string{"worker", "add:1000", "lines:3", "await:@go", "add:500", "lines:3", "exit:3"}
 
 	t.Run("workload", func(t *testing.T) {
@@ -32,6 +33,19 @@ func TestFaultKill(t *testing.T) {
 		f.expectTotal("fault_steps", 1000)
 		if d := f.final(); !hasError(d, "SIGKILL") {
 			t.Errorf("the end is not among the errors: %v", d.Errors)
+		}
+		f.nothingLeft()
+	})
+
+	t.Run("workload, by _exit", func(t *testing.T) {
+		t.Parallel()
+		f := startFaulty(t, nil, "worker", "add:1000", "await:@go", "add:500", "alone")
+		f.seen("fault_steps", 1000)
+		f.touch("go")
+		f.ended(0, "")
+		f.silent()
+		if total := f.final().total("fault_steps"); total < 1000 || total > 1500 {
+			t.Errorf("%d of 1500 steps, 1000 of them written", total)
 		}
 		f.nothingLeft()
 	})
@@ -97,6 +111,7 @@ func TestFaultKill(t *testing.T) {
 
 // TestFaultStop stops each process and lets it go on.
 func TestFaultStop(t *testing.T) {
+	t.Parallel()
 	t.Run("workload", func(t *testing.T) {
 		t.Parallel()
 		f := startFaulty(t, nil, "worker", "add:1000", "await:@go", "add:500", "lines:3")
@@ -204,6 +219,7 @@ func TestFaultWorkers(t *testing.T) {
 
 // TestFaultClosedDescriptors: a daemon's habits cost neither it nor its totals anything.
 func TestFaultClosedDescriptors(t *testing.T) {
+	t.Parallel()
 	for first, printed := range map[int]string{3: numbered(2), 0: ""} {
 		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			t.Parallel()
@@ -353,6 +369,7 @@ func TestFaultTwoLaunchers(t *testing.T) {
 
 // TestFaultNestedLaunchers: a launcher below a launcher counts nothing twice, with an endpoint of its own or without.
 func TestFaultNestedLaunchers(t *testing.T) {
+	t.Parallel()
 	launcher := filepath.Join(bin, "graphsignal-run")
 	t.Run("plain", func(t *testing.T) {
 		t.Parallel()

@@ -17,7 +17,7 @@ import (
 const realCollector = "../bin/graphsignal-collector"
 
 // Whichever of the three processes is killed, whenever, none is left, and the next run leaves no directory behind.
-func TestKillAnyProcessAtAnyMoment(t *testing.T) {
+func TestFaultKillAtAnyMoment(t *testing.T) {
 	if _, err := os.Stat(realCollector); err != nil {
 		t.Skip("the Collector is not built")
 	}
@@ -45,6 +45,13 @@ func TestKillAnyProcessAtAnyMoment(t *testing.T) {
 	rounds := 15
 	if testing.Short() {
 		rounds = 3
+	}
+	if text := os.Getenv("GRAPHSIGNAL_FAULT_ROUNDS"); text != "" {
+		times, err := strconv.Atoi(text)
+		if err != nil || times < 1 {
+			t.Fatalf("GRAPHSIGNAL_FAULT_ROUNDS=%s", text)
+		}
+		rounds *= times
 	}
 	for round := range rounds {
 		l := start(t, s, "sleep", "600")
