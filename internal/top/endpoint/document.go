@@ -216,8 +216,28 @@ type decoder struct {
 
 func (d *decoder) skip(it *jsoniter.Iterator) bool {
 	d.doc.Skipped++
-	it.Skip()
+	pass(it)
 	return it.Error == nil
+}
+
+// pass reads a value and forgets it. The library's own Skip refuses numbers that no float64 holds.
+func pass(it *jsoniter.Iterator) {
+	switch it.WhatIsNext() {
+	case jsoniter.NumberValue:
+		it.ReadNumber()
+	case jsoniter.ArrayValue:
+		it.ReadArrayCB(func(it *jsoniter.Iterator) bool {
+			pass(it)
+			return it.Error == nil
+		})
+	case jsoniter.ObjectValue:
+		it.ReadObjectCB(func(it *jsoniter.Iterator, _ string) bool {
+			pass(it)
+			return it.Error == nil
+		})
+	default:
+		it.Skip()
+	}
 }
 
 func (d *decoder) field(it *jsoniter.Iterator, key string) bool {
@@ -229,7 +249,7 @@ func (d *decoder) field(it *jsoniter.Iterator, key string) bool {
 				d.text(it, &d.doc.ProfilerVersion, maxMessage)
 				return it.Error == nil
 			}
-			it.Skip()
+			pass(it)
 			return it.Error == nil
 		})
 	case "payload_ns":
@@ -246,7 +266,7 @@ func (d *decoder) field(it *jsoniter.Iterator, key string) bool {
 	case "resources":
 		return d.array(it, d.resource)
 	default:
-		it.Skip()
+		pass(it)
 	}
 	return it.Error == nil
 }
@@ -385,7 +405,7 @@ func (d *decoder) metric(it *jsoniter.Iterator) bool {
 		case "stats":
 			return d.object(it, func(it *jsoniter.Iterator, key string) bool { return d.stat(it, key, &m) })
 		default:
-			it.Skip()
+			pass(it)
 		}
 		return it.Error == nil
 	})
@@ -426,7 +446,7 @@ func (d *decoder) stat(it *jsoniter.Iterator, key string, m *Metric) bool {
 	if key == "frames" {
 		return d.array(it, func(it *jsoniter.Iterator) bool { return d.frame(it, m) })
 	}
-	it.Skip()
+	pass(it)
 	return it.Error == nil
 }
 
@@ -447,7 +467,7 @@ func (d *decoder) frame(it *jsoniter.Iterator, m *Metric) bool {
 		case "samples":
 			return d.number(it, &samples)
 		default:
-			it.Skip()
+			pass(it)
 			return it.Error == nil
 		}
 	})
@@ -482,7 +502,7 @@ func (d *decoder) errorEntry(it *jsoniter.Iterator) bool {
 		case "log_ns":
 			d.integer(it, &e.LogNS)
 		default:
-			it.Skip()
+			pass(it)
 		}
 		return it.Error == nil
 	})
@@ -512,7 +532,7 @@ func (d *decoder) resource(it *jsoniter.Iterator) bool {
 		case "last_seen_ts":
 			d.integer(it, &r.LastSeenTS)
 		default:
-			it.Skip()
+			pass(it)
 		}
 		return it.Error == nil
 	})

@@ -77,15 +77,16 @@ func TestDecodeIsTolerant(t *testing.T) {
 	}{
 		"wrong kinds inside": {`{"profiler":{"version":7},"payload_ns":"x","start_ns":null,"context":[1],"metrics":[1,"a",null,[],
 			{"name":5,"type":"gauge","stats":{"value":1}},{"name":"ok","type":"gauge","stats":{"value":1}}],"errors":{},"resources":3}`, 1, 10},
-		"unknown type":       {`{"metrics":[{"name":"a","type":"dance","stats":{}}]}`, 0, 1},
-		"gauge without":      {`{"metrics":[{"name":"a","type":"gauge","stats":{"value":null}}]}`, 0, 1},
-		"huge numbers":       {`{"metrics":[{"name":"a","type":"gauge","stats":{"value":1e999}},{"name":"b","type":"counter","stats":{"total":99999999999999999999999}}]}`, 1, 1},
-		"bad frames":         {`{"metrics":[{"name":"a","type":"profile","stats":{"frames":[{"name":"x","value":-1},{"name":"y","value":1.5},{"value":3},{"name":"z","value":3}]}}]}`, 1, 3},
-		"unknown keys":       {`{"metrics":[],"new":{"deep":[[[{}]]]}}`, 0, 0},
-		"tags of all kinds":  {`{"metrics":[{"name":"a","type":"gauge","tags":{"i":1,"b":true,"n":null,"o":{},"s":"x"},"stats":{"value":0}}]}`, 1, 1},
-		"same key twice":     {`{"metrics":[{"name":"a","type":"gauge","tags":{"k":"1","k":"2"},"stats":{"value":0}}]}`, 1, 0},
-		"invalid UTF-8":      {"{\"metrics\":[{\"name\":\"a\xff\",\"type\":\"gauge\",\"stats\":{\"value\":0}}]}", 1, 0},
-		"white space around": {" \n{\"metrics\":[]} \n", 0, 0},
+		"unknown type":          {`{"metrics":[{"name":"a","type":"dance","stats":{}}]}`, 0, 1},
+		"gauge without":         {`{"metrics":[{"name":"a","type":"gauge","stats":{"value":null}}]}`, 0, 1},
+		"huge numbers":          {`{"metrics":[{"name":"a","type":"gauge","stats":{"value":1e999}},{"name":"b","type":"counter","stats":{"total":99999999999999999999999}}]}`, 1, 1},
+		"bad frames":            {`{"metrics":[{"name":"a","type":"profile","stats":{"frames":[{"name":"x","value":-1},{"name":"y","value":1.5},{"value":3},{"name":"z","value":3}]}}]}`, 1, 3},
+		"huge numbers left out": {`{"new":[1e999,{"a":-1E777}],"metrics":[1e999,{"name":"a","type":"gauge","x":1e400,"stats":{"value":1}}]}`, 1, 1},
+		"unknown keys":          {`{"metrics":[],"new":{"deep":[[[{}]]]}}`, 0, 0},
+		"tags of all kinds":     {`{"metrics":[{"name":"a","type":"gauge","tags":{"i":1,"b":true,"n":null,"o":{},"s":"x"},"stats":{"value":0}}]}`, 1, 1},
+		"same key twice":        {`{"metrics":[{"name":"a","type":"gauge","tags":{"k":"1","k":"2"},"stats":{"value":0}}]}`, 1, 0},
+		"invalid UTF-8":         {"{\"metrics\":[{\"name\":\"a\xff\",\"type\":\"gauge\",\"stats\":{\"value\":0}}]}", 1, 0},
+		"white space around":    {" \n{\"metrics\":[]} \n", 0, 0},
 	} {
 		doc, err := Decode([]byte(tc.body))
 		if err != nil {
