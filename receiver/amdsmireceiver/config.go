@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/graphsignal/graphsignal-collector/internal/collect"
+	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/selection"
 )
 
 // Config is the configuration of the amdsmi receiver.
@@ -24,7 +25,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	errs := []error{c.Config.Validate()}
 	for _, d := range c.Devices {
-		if _, ok := parseIndex(d); !ok && !strings.HasPrefix(strings.ToUpper(strings.TrimSpace(d)), "GPU-") {
+		if _, ok := selection.ParseIndex(d); !ok && !strings.HasPrefix(strings.ToUpper(strings.TrimSpace(d)), "GPU-") {
 			errs = append(errs, fmt.Errorf("devices: %q is neither an index nor an id of HIP (GPU-…)", d))
 		}
 	}

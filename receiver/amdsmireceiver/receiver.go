@@ -14,6 +14,7 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/series"
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/metadata"
+	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/selection"
 	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/smi"
 )
 
@@ -61,7 +62,7 @@ func newReceiver(cfg *Config, logger *zap.Logger, next consumer.Metrics) *amdsmi
 
 // Start begins collecting.
 func (r *amdsmiReceiver) Start(context.Context, component.Host) error {
-	r.worker = newWorker(smi.Candidates(r.cfg.LibraryPath, r.lookup), newSelector(r.cfg.Devices, r.lookup))
+	r.worker = newWorker(smi.Candidates(r.cfg.LibraryPath, r.lookup), selection.New(r.cfg.Devices, r.lookup))
 	r.controller.Start()
 	return nil
 }

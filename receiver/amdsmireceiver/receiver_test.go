@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/metadata"
+	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/selection"
 )
 
 func TestMI300X(t *testing.T) {
@@ -194,7 +194,7 @@ func TestHangIsTold(t *testing.T) {
 	x.r = newReceiver(cfg, zap.New(core), &x.sink)
 	now := time.Now()
 	x.r.now = func() time.Time { return now }
-	x.r.worker = newWorker([]string{f.path}, selector{rank: -1})
+	x.r.worker = newWorker([]string{f.path}, selection.New(nil, func(string) (string, bool) { return "", false }))
 	x.r.collect(t.Context())
 	now = now.Add(hangAfter)
 	x.r.collect(t.Context())
@@ -277,54 +277,6 @@ func TestNothingToRead(t *testing.T) {
 			t.Errorf("messages are %v", x.logs.All())
 		}
 	})
-}
-
-func TestSelection(t *testing.T) {
-	list := make([]*device, 4)
-	for i := range list {
-		list[i] = &device{busID: strconv.Itoa(i), hipUUID: "GPU-" + strings.Repeat(string(rune('a'+i/2)), 4) + strconv.Itoa(i)}
-	}
-	for _, tc := range []struct {
-		env  string
-		want string
-	}{
-		{"", "0 1 2 3"},
-		{"ROCR_VISIBLE_DEVICES=2,0", "2 0"},
-		{"ROCR_VISIBLE_DEVICES=GPU-bbbb2,0", "2 0"},
-		{"ROCR_VISIBLE_DEVICES=gpu-BBBB2", "2"},
-		{"ROCR_VISIBLE_DEVICES=GPU-bbbb", ""}, // two of them
-		{"HIP_VISIBLE_DEVICES=3", "3"},
-		{"CUDA_VISIBLE_DEVICES=3", "3"},
-		{"HIP_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=3", "1"},
-		{"ROCR_VISIBLE_DEVICES=3,2 HIP_VISIBLE_DEVICES=1", "2"},
-		{"HIP_VISIBLE_DEVICES=1,7,2", "1"},
-		{"HIP_VISIBLE_DEVICES=-1", ""},
-		{"HIP_VISIBLE_DEVICES=1,1", "1"},
-		{"LOCAL_RANK=2", "2"},
-		{"LOCAL_RANK=2 LOCAL_WORLD_SIZE=1", "0 1 2 3"},
-		{"SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=1(x2)", "0 1 2 3"},
-		{"HIP_VISIBLE_DEVICES=3,2 LOCAL_RANK=1", "2"},
-		{"LOCAL_RANK=9", "0 1 2 3"},
-	} {
-		s := newSelector(nil, func(name string) (string, bool) {
-			for _, e := range strings.Fields(tc.env) {
-				if key, value, _ := strings.Cut(e, "="); key == name {
-					return value, true
-				}
-			}
-			return "", false
-		})
-		var got []string
-		for _, d := range s.choose(list) {
-			got = append(got, d.busID)
-		}
-		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s: %v, want %s", tc.env, got, tc.want)
-		}
-	}
-	if got := newSelector([]string{"1"}, os.LookupEnv).choose(list); len(got) != 1 || got[0].busID != "1" {
-		t.Errorf("configured: %v", got)
-	}
 }
 
 // TestSelectedByHIP: indices count in HIP's order, which is not the library's.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/selection"
 	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/smi"
 )
 
@@ -14,7 +15,7 @@ type session struct {
 }
 
 // openSession initialises the library and selects devices. A nil session without an error has nothing to read.
-func openSession(candidates []string, selection selector) (*session, error) {
+func openSession(candidates []string, selector selection.Selector) (*session, error) {
 	lib, err := smi.Open(candidates)
 	if err != nil {
 		return nil, err
@@ -24,7 +25,14 @@ func openSession(candidates []string, selection selector) (*session, error) {
 		lib.Close()
 		return nil, fmt.Errorf("%s: devices cannot be listed: status %d", lib.Path, ret)
 	}
-	chosen := selection.choose(list)
+	uuids := make([]string, len(list))
+	for i, d := range list {
+		uuids[i] = d.hipUUID
+	}
+	var chosen []*device
+	for _, i := range selector.Choose(uuids) {
+		chosen = append(chosen, list[i])
+	}
 	if len(chosen) == 0 {
 		lib.Close()
 		return nil, nil
@@ -54,7 +62,7 @@ type worker struct {
 	busy  bool // belongs to whoever asks
 
 	candidates []string
-	selection  selector
+	selection  selection.Selector
 	// The goroutine's own.
 	session *session
 	silent  int
@@ -65,10 +73,10 @@ type request struct {
 	open bool // open a session if there is none
 }
 
-func newWorker(candidates []string, selection selector) *worker {
+func newWorker(candidates []string, selector selection.Selector) *worker {
 	w := &worker{
 		ask: make(chan request, 1), done: make(chan round, 1), quit: make(chan struct{}), ended: make(chan struct{}),
-		candidates: candidates, selection: selection,
+		candidates: candidates, selection: selector,
 	}
 	go w.run()
 	return w

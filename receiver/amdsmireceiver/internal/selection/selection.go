@@ -1,4 +1,5 @@
-package amdsmireceiver
+// Package selection finds out which of a host's AMD devices belong to the workload.
+package selection
 
 import (
 	"slices"
@@ -6,8 +7,8 @@ import (
 	"strings"
 )
 
-// selector says which of a host's devices belong to the workload.
-type selector struct {
+// Selector says which of a host's devices belong to the workload.
+type Selector struct {
 	// lists are applied one after another, each to what the one before it left; indices count in that.
 	lists [][]string
 	// rank is the entry that belongs to this process of several on the host, -1 where there is no telling.
@@ -22,9 +23,9 @@ var localRanks = []struct{ rank, size string }{
 	{"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
 }
 
-// newSelector reads the configuration's devices, else the environment.
-func newSelector(devices []string, lookup func(string) (string, bool)) selector {
-	s := selector{rank: -1}
+// New reads the configuration's devices, else the environment.
+func New(devices []string, lookup func(string) (string, bool)) Selector {
+	s := Selector{rank: -1}
 	if len(devices) > 0 {
 		s.lists = [][]string{devices}
 		return s
@@ -49,7 +50,7 @@ func newSelector(devices []string, lookup func(string) (string, bool)) selector 
 		if size, ok := lookup(v.size); ok && (size == "1" || strings.HasPrefix(size, "1(")) {
 			break
 		}
-		if rank, ok := parseIndex(value); ok {
+		if rank, ok := ParseIndex(value); ok {
 			s.rank = rank
 		}
 		break
@@ -57,13 +58,17 @@ func newSelector(devices []string, lookup func(string) (string, bool)) selector 
 	return s
 }
 
-// choose returns the selected devices, which are given in HIP's order.
-func (s selector) choose(list []*device) []*device {
+// Choose returns the indices of the selected devices, whose HIP UUIDs (empty where there is none) are given in HIP's order.
+func (s Selector) Choose(uuids []string) []int {
+	list := make([]int, len(uuids))
+	for i := range list {
+		list[i] = i
+	}
 	for _, items := range s.lists {
-		var chosen []*device
+		var chosen []int
 		for _, item := range items {
-			d := pick(list, item)
-			if d == nil {
+			d, ok := pick(list, uuids, item)
+			if !ok {
 				break // HIP too sees nothing from the first invalid entry on
 			}
 			if !slices.Contains(chosen, d) {
@@ -78,30 +83,29 @@ func (s selector) choose(list []*device) []*device {
 	return list
 }
 
-// pick finds the one device that an entry names, nil where there is none or more than one.
-func pick(list []*device, item string) *device {
-	if index, ok := parseIndex(item); ok {
+// pick finds the one device of the list that an entry names; false where there is none or more than one.
+func pick(list []int, uuids []string, item string) (device int, ok bool) {
+	if index, ok := ParseIndex(item); ok {
 		if index < len(list) {
-			return list[index]
+			return list[index], true
 		}
-		return nil
+		return 0, false
 	}
 	item = strings.ToLower(strings.TrimSpace(item))
-	var found *device
 	for _, d := range list {
-		if item == "" || d.hipUUID == "" || !strings.HasPrefix(strings.ToLower(d.hipUUID), item) {
+		if item == "" || uuids[d] == "" || !strings.HasPrefix(strings.ToLower(uuids[d]), item) {
 			continue
 		}
-		if found != nil {
-			return nil
+		if ok {
+			return 0, false
 		}
-		found = d
+		device, ok = d, true
 	}
-	return found
+	return device, ok
 }
 
-// parseIndex reads a device index.
-func parseIndex(item string) (int, bool) {
+// ParseIndex reads a device index.
+func ParseIndex(item string) (int, bool) {
 	index, err := strconv.Atoi(strings.TrimSpace(item))
 	return index, err == nil && index >= 0
 }
