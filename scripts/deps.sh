@@ -9,6 +9,7 @@ need git git
 need curl curl
 need python3 python3
 need tmux tmux
+need openssl openssl
 need ps procps
 need objdump binutils
 need protoc protobuf-compiler
