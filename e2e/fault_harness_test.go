@@ -188,6 +188,14 @@ func (d *document) total(name string) int64 {
 	return sum
 }
 
+// hostTime is when the host was measured last, empty before the first time.
+func (d *document) hostTime() string {
+	if m := d.find("host_memory_usage_bytes"); m != nil {
+		return string(m.UpdatedNS)
+	}
+	return ""
+}
+
 // expectTotal checks a counter of the final document.
 func (f *faulty) expectTotal(name string, want int64) {
 	f.t.Helper()

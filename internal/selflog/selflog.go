@@ -80,8 +80,9 @@ func (h *Hub) add(entry zapcore.Entry, component, failure string) {
 		h.version.Add(1)
 	}()
 	for i := len(h.entries) - 1; i >= 0; i-- {
-		if e := &h.entries[i]; e.cause == c && now-e.Error.Time < int64(foldTime) {
-			e.Count++
+		// After a step of the clock back the age is below zero, for as long as the step is wide.
+		if age := now - h.entries[i].Error.Time; h.entries[i].cause == c && age >= 0 && age < int64(foldTime) {
+			h.entries[i].Count++
 			return
 		}
 	}

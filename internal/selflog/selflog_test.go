@@ -78,6 +78,9 @@ func TestFolding(t *testing.T) {
 	assert.Equal(t, prefix+"Bad file: at byte 0", entries[0].Error.Message)
 	assert.Equal(t, uint64(8), h.Version(), "a repeat is a change too")
 	assert.Equal(t, entries[2:], h.Entries(nil, 2), "entries after a sequence")
+	clock.now = clock.now.Add(-time.Hour)
+	one.Warn("Bad file")
+	assert.Len(t, h.Entries(nil, 3), 1, "the clock stepped back: it is a new entry")
 }
 
 func TestBounds(t *testing.T) {
