@@ -216,6 +216,10 @@ func (d *decoder) histogram(name string, p pmetric.HistogramDataPoint, native bo
 	} else {
 		d.boundedBins(p)
 	}
+	if !d.orderly() {
+		d.unsupported++
+		return
+	}
 	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
 }
 
@@ -277,7 +281,35 @@ func (d *decoder) exponential(name string, p pmetric.ExponentialHistogramDataPoi
 	for i, n := range above.BucketCounts().All() {
 		bin(edge(int(above.Offset())+i+1), n)
 	}
+	if !d.orderly() {
+		d.unsupported++
+		return
+	}
 	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
+}
+
+// orderly makes one bin of those with equal values, and reports whether the values are numbers that ascend: bounds that do
+// not, as anybody may send them, mean nothing.
+func (d *decoder) orderly() bool {
+	bins := d.dist.Bins[:0]
+	for _, b := range d.dist.Bins {
+		if !b.Value.IsFinite() {
+			return false
+		}
+		if n := len(bins); n > 0 {
+			last := &bins[n-1]
+			if b.Value.Less(last.Value) {
+				return false
+			}
+			if !last.Value.Less(b.Value) {
+				last.Count += min(b.Count, math.MaxUint64-last.Count)
+				continue
+			}
+		}
+		bins = append(bins, b)
+	}
+	d.dist.Bins = bins
+	return true
 }
 
 func (d *decoder) nativeBins(p pmetric.HistogramDataPoint) {
@@ -288,12 +320,20 @@ func (d *decoder) nativeBins(p pmetric.HistogramDataPoint) {
 		case i == 0:
 			d.dist.Bins = append(d.dist.Bins, series.Bin{Count: n})
 		default:
-			d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Uint(lowerAbove(bounds.At(i - 1))), Count: n})
+			d.dist.Bins = append(d.dist.Bins, series.Bin{Value: nativeLower(bounds.At(i - 1)), Count: n})
 		}
 	}
 	if len(d.dist.Bins) == 0 && bounds.Len() > 0 {
-		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Uint(lowerAbove(bounds.At(0)))})
+		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: nativeLower(bounds.At(0))})
 	}
+}
+
+// nativeLower is the edge above a bound; no number for a bound that no native histogram has.
+func nativeLower(bound float64) series.Number {
+	if !(bound >= 0) {
+		return series.Float(math.NaN())
+	}
+	return series.Uint(lowerAbove(bound))
 }
 
 // boundedBins takes upper bounds as bin values; what lies above the last finite bound counts there. Empty
@@ -312,10 +352,6 @@ func (d *decoder) boundedBins(p pmetric.HistogramDataPoint) {
 			continue
 		}
 		bound := bounds.At(min(i, usable-1))
-		if last := len(d.dist.Bins) - 1; last >= 0 && d.dist.Bins[last].Value.Float64() == bound {
-			d.dist.Bins[last].Count += n
-			continue
-		}
 		d.dist.Bins = append(d.dist.Bins, series.Bin{Value: series.Float(bound), Count: n})
 	}
 	if len(d.dist.Bins) == 0 {
