@@ -339,5 +339,18 @@ func FuzzDetect(f *testing.F) {
 		if e := got.Endpoint; e != nil && (e.Port < 1 || e.Path == "" || e.Path[0] != '/' || e.Host == "") {
 			t.Fatalf("endpoint %+v", *e)
 		}
+		// The words stay as they are, but for those that switch metrics on or off, and the adjusted line is the same engine.
+		want := argv
+		if got.Name == VLLM {
+			want = slices.DeleteFunc(slices.Clone(argv), func(w string) bool { return w == disableLogStats })
+		}
+		if len(got.Argv) < len(want) || !slices.Equal(got.Argv[:len(want)], want) {
+			t.Fatalf("%q became %q", argv, got.Argv)
+		}
+		again := Detect(got.Argv, port)
+		if again.Name != got.Name || !slices.Equal(again.Argv, got.Argv) || (again.Endpoint == nil) != (got.Endpoint == nil) ||
+			got.Endpoint != nil && *again.Endpoint != *got.Endpoint {
+			t.Fatalf("%q is %+v, adjusted %+v", argv, got, again)
+		}
 	})
 }
