@@ -70,7 +70,7 @@ test-go:
 # test-faults kills, stops and starves each part at random moments: the long form of what test-go runs once.
 FAULT_ROUNDS ?= 10
 test-faults: build
-	GRAPHSIGNAL_FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -count=1 -timeout 60m ./e2e ./launcher -run '^TestFault'
+	GRAPHSIGNAL_FAULT_ROUNDS=$(FAULT_ROUNDS) $(GO) test -count=1 -timeout 4h ./e2e ./launcher -run '^TestFault'
 
 test-race:
 	$(GO) test -race -short -timeout 10m $(RACE_PACKAGES)

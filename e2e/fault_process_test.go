@@ -334,6 +334,9 @@ func starve(t *testing.T, pid int) (how string) {
 		t.Cleanup(func() { eventually(t, "the cgroup is removed", func() bool { return os.Remove(dir) == nil }) })
 		if os.WriteFile(dir+"/"+c.limit, []byte("2097152"), 0) == nil &&
 			os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0) == nil {
+			// Where there is swap, it is no way out.
+			_ = os.WriteFile(dir+"/memory.swap.max", []byte("0"), 0)
+			_ = os.WriteFile(dir+"/memory.memsw.limit_in_bytes", []byte("2097152"), 0)
 			return dir
 		}
 	}
