@@ -103,11 +103,15 @@ func (g glyphs) middle(s string, w int) string {
 		return g.cutTo(s, w)
 	}
 	tail := (w - 1) / 3
-	end := ansi.TruncateLeft(s, n-tail, "")
-	if width(end) > tail { // a wide character stands across the cut
-		end = ansi.TruncateLeft(s, n-tail+1, "")
+	start := ansi.Truncate(s, w-1-tail, "") + g.cut
+	// The end is wider than asked for where a wide character stands across the cut, and where characters take another width
+	// beside other neighbours.
+	for leave := n - tail; leave < n; leave++ {
+		if text := start + ansi.TruncateLeft(s, leave, ""); width(text) <= w {
+			return text
+		}
 	}
-	return ansi.Truncate(s, w-1-tail, "") + g.cut + end
+	return g.cutTo(s, w)
 }
 
 // wrap breaks clean text into lines of at most w columns.
