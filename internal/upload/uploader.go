@@ -45,7 +45,7 @@ type Settings struct {
 	// Key goes into the header X-API-Key and nowhere else.
 	Key       string
 	UserAgent string
-	// Client makes the requests. NewUploader refuses redirects to other hosts for it.
+	// Client makes the requests. NewUploader refuses redirects to other hosts, and those that lose the body, for it.
 	Client *http.Client
 	// Global tags are under every signal's own.
 	Global map[string]string
@@ -79,7 +79,8 @@ type Uploader struct {
 func NewUploader(settings Settings) *Uploader {
 	client := *settings.Client
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if len(via) >= 3 || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+		// After a redirect of another kind than 307 and 308 the client would only ask, and what it was to send would be lost.
+		if len(via) >= 3 || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme || req.Method != http.MethodPost {
 			return http.ErrUseLastResponse
 		}
 		return nil
