@@ -216,6 +216,17 @@ func TestFaultWorkers(t *testing.T) {
 	}
 }
 
+// TestFaultBriefProcesses: what orphans count that live for milliseconds is there, whether the process table was looked at or
+// not, and their directories are not left.
+func TestFaultBriefProcesses(t *testing.T) {
+	t.Parallel()
+	f := startFaulty(t, nil, "worker", "add:10", "brief:40,25", "lines:1", "exit:3")
+	f.ended(3, numbered(1))
+	f.silent()
+	f.expectTotal("fault_steps", 40*25+10)
+	f.nothingLeft()
+}
+
 // TestFaultClosedDescriptors: a daemon's habits cost neither it nor its totals anything.
 func TestFaultClosedDescriptors(t *testing.T) {
 	t.Parallel()

@@ -91,4 +91,6 @@ type renderInput struct {
 	otlpEndpoint string
 	// nested says that an outer launcher's sidecar reads, and removes, the run directories too.
 	nested bool
+	// runID is in the environment of the workload's processes, or empty.
+	runID string
 }

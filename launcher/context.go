@@ -53,7 +53,7 @@ func contextTags(environ []string) (tags map[string]string, skipped []string) {
 	return tags, skipped
 }
 
-// instanceID returns 12 random hexadecimal digits, one such id per run.
+// instanceID returns 12 random hexadecimal digits for one run, or nothing when the kernel has none.
 func instanceID() string {
 	var random [6]byte
 	if n, err := unix.Getrandom(random[:], 0); err != nil || n != len(random) {

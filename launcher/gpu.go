@@ -44,6 +44,16 @@ func (g *gpuEnvironment) apply() {
 	g.rocm()
 }
 
+// namesLibrary reports whether the workload's processes may load a library that writes run directories.
+func (g *gpuEnvironment) namesLibrary() bool {
+	for _, name := range []string{"GRAPHSIGNAL_PROBE_LIB", "CUDA_INJECTION64_PATH", "ROCP_TOOL_LIBRARIES"} {
+		if value, _ := g.environ.get(name); value != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // probes names the library that publishes the probes of a program.
 func (g *gpuEnvironment) probes() {
 	library := filepath.Join(g.libraries, probeLibrary)

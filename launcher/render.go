@@ -31,6 +31,9 @@ func renderConfig(in *renderInput) ([]byte, error) {
 	if in.nested {
 		workload["keep_directories"] = true
 	}
+	if in.runID != "" {
+		workload["run_id"] = in.runID
+	}
 	if in.versionCheck != "" {
 		workload["version_check"] = in.versionCheck
 	}

@@ -71,8 +71,10 @@ type run struct {
 	msg     messages
 	environ environment
 
-	self      string
-	nested    bool // below another launcher
+	self   string
+	nested bool // below another launcher
+	// id tells the workload's processes from others, also one that the sidecar never sees alive.
+	id        string
 	signals   *signalSource
 	reap      *reaper
 	side      *sidecar
@@ -132,6 +134,11 @@ func (r *run) run() int {
 	environ := environment{entries: r.environ.entries}
 	gpu := gpuEnvironment{libraries: librariesOf(r.self), environ: &environ, program: prog, options: r.options, msg: r.msg}
 	gpu.apply()
+	if r.collector != "" && gpu.namesLibrary() {
+		if r.id = instanceID(); r.id != "" {
+			environ.set("GRAPHSIGNAL_RUN_ID", r.id)
+		}
+	}
 	files := [3]uintptr{0, 1, 2}
 	for _, s := range r.streams {
 		files[s.out] = uintptr(s.forWorkload)
@@ -230,7 +237,7 @@ func (r *run) passStreams(base string) {
 // openSegments makes the workload's console directory: in base, or, where that is full or another user has taken the
 // name, in a private directory.
 func (r *run) openSegments(base string) (*segments, error) {
-	made, err := newSegments(base, r.workload.pid)
+	made, err := newSegments(base, r.workload.pid, r.id)
 	if err == nil {
 		return made, nil
 	}
@@ -238,7 +245,7 @@ func (r *run) openSegments(base string) (*segments, error) {
 	private, privateErr := privateBase(runtimeDir)
 	if privateErr == nil && private != base {
 		r.msg.debug("console capture is in %s: %v", private, err)
-		if made, privateErr = newSegments(private, r.workload.pid); privateErr == nil {
+		if made, privateErr = newSegments(private, r.workload.pid, r.id); privateErr == nil {
 			return made, nil
 		}
 	}
@@ -280,6 +287,7 @@ func (r *run) startSidecar(prog program, engine engines.Engine) {
 		endpoint:    engine.Endpoint,
 		controlFD:   sidecarControlFD,
 		nested:      r.nested,
+		runID:       r.id,
 	}
 	if r.capture != nil {
 		in.console = r.capture.segments.path

@@ -80,14 +80,16 @@ func privateDirectory(path string) error {
 	return unix.Access(path, unix.W_OK|unix.X_OK)
 }
 
-// newSegments makes the console directory of a workload.
-func newSegments(base string, pid int) (*segments, error) {
+// newSegments makes the console directory of a workload. While it is open, sweeps leave all directories of the run alone.
+func newSegments(base string, pid int, run string) (*segments, error) {
 	ticks, err := startTicks(pid)
 	if err != nil {
 		return nil, err
 	}
 	dirs := rundir.New(base, "/proc")
-	path, err := dirs.CreateConsole(dirs.Owner(pid, ticks))
+	owner := dirs.Owner(pid, ticks)
+	owner.Run = run
+	path, err := dirs.CreateConsole(owner)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +98,7 @@ func newSegments(base string, pid int) (*segments, error) {
 		_ = os.RemoveAll(path)
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	_ = rundir.Hold(dir) // without it, what has just changed is left alone all the same
 	return &segments{path: path, dir: dir, file: -1}, nil
 }
 

@@ -2,8 +2,13 @@ package workloadextension
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
+
+// maxRunID is the longest id that the writers take over.
+const maxRunID = 32
 
 // Config is the configuration of the workload extension.
 type Config struct {
@@ -21,6 +26,9 @@ type Config struct {
 	SHMPath string `mapstructure:"shm_path"`
 	// KeepDirectories leaves the run directories to another reader of the same processes, which removes them.
 	KeepDirectories bool `mapstructure:"keep_directories"`
+	// RunID is what the target's processes have in their environment as GRAPHSIGNAL_RUN_ID, hexadecimal digits: their run
+	// directories are found by it, whether a look at the process table saw them or not. Empty: only by that.
+	RunID string `mapstructure:"run_id"`
 	// PollInterval is the time between two looks at the process table.
 	PollInterval time.Duration `mapstructure:"poll_interval"`
 	// VersionCheck is the base URL that is asked once for a newer release; empty asks nobody.
@@ -38,6 +46,9 @@ func (c *Config) Validate() error {
 	}
 	if c.StartTimeUnixNano < 0 {
 		errs = append(errs, errors.New("start_time_unix_nano must not be negative"))
+	}
+	if len(c.RunID) > maxRunID || strings.Trim(c.RunID, "0123456789abcdef") != "" {
+		errs = append(errs, fmt.Errorf("run_id must be at most %d hexadecimal digits", maxRunID))
 	}
 	if c.ProcFSPath == "" {
 		errs = append(errs, errors.New("procfs_path must not be empty"))

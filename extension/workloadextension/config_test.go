@@ -17,7 +17,8 @@ func TestConfigFromYAML(t *testing.T) {
 		"workload": {PID: 4711, ProcFSPath: "/proc", SHMPath: "/dev/shm", PollInterval: time.Second},
 		"workload/all": {
 			PID: 4711, ControlFD: 3, CommandLine: []string{"vllm", "serve", "--api-key", "***"},
-			StartTimeUnixNano: 1796000000123456789, ProcFSPath: "/host/proc", SHMPath: "/tmp/shm", KeepDirectories: true, PollInterval: 250 * time.Millisecond,
+			StartTimeUnixNano: 1796000000123456789, ProcFSPath: "/host/proc", SHMPath: "/tmp/shm", KeepDirectories: true, RunID: "0a1b2c3d4e5f",
+			PollInterval: 250 * time.Millisecond,
 		},
 	} {
 		sub, err := conf.Sub(name)
@@ -37,6 +38,7 @@ func TestConfigErrorsNameTheKey(t *testing.T) {
 		"start_time_unix_nano": func(c *Config) { c.StartTimeUnixNano = -1 },
 		"procfs_path":          func(c *Config) { c.ProcFSPath = "" },
 		"shm_path":             func(c *Config) { c.SHMPath = "" },
+		"run_id":               func(c *Config) { c.RunID = "0A" },
 		"poll_interval":        func(c *Config) { c.PollInterval = 0 },
 	} {
 		cfg := createDefaultConfig().(*Config)

@@ -28,7 +28,7 @@ import (
 
 // stopTimeout bounds the wait for a look at the process table in Shutdown: reading a command line can block in the
 // kernel for as long as that process holds its address space.
-const stopTimeout = time.Second
+const stopTimeout = 2 * time.Second
 
 type workloadExtension struct {
 	cfg    *Config
@@ -42,8 +42,9 @@ type workloadExtension struct {
 	control *control
 	readers readers
 
-	scanning sync.Mutex // guards tree
+	scanning sync.Mutex // guards tree and finder
 	tree     *tree
+	finder   *rundir.Finder // nil without a run id
 
 	stop  context.CancelFunc
 	loops sync.WaitGroup
@@ -89,6 +90,9 @@ func (e *workloadExtension) Start(_ context.Context, host component.Host) error 
 	e.tree = newTree(procfs.NewReader(e.cfg.ProcFSPath), os.Getpid(), workload.Process{
 		PID: e.cfg.PID, Root: e.cfg.PID, StartTime: e.cfg.StartTimeUnixNano, CommandLine: strings.Join(e.cfg.CommandLine, " "),
 	})
+	if e.cfg.RunID != "" {
+		e.finder = e.dirs.NewFinder(e.cfg.RunID)
+	}
 	e.tree.find(e.hidden)
 	if t := e.tree.target; !t.Ended && t.StartTicks == 0 {
 		e.logger.Warn("The process table does not show the workload; its CPU, memory and descendants are not known",
@@ -167,6 +171,7 @@ func (e *workloadExtension) poll() {
 // locked.
 func (e *workloadExtension) look() {
 	ended, err := e.tree.scan(e.hidden)
+	ended = append(ended, e.claim()...)
 	e.mu.Lock()
 	ready := e.ready
 	if (err != nil || e.tree.overflow) && !e.warned {
@@ -188,6 +193,24 @@ func (e *workloadExtension) look() {
 	if target.Ended && e.control == nil {
 		e.end()
 	}
+}
+
+// claim takes the processes that wrote a run directory of this run into the tree, and returns those of them that have
+// ended: they lived too shortly for a look, or under a parent that did.
+func (e *workloadExtension) claim() (ended []workload.Process) {
+	if e.finder == nil {
+		return nil
+	}
+	owners, err := e.finder.New()
+	if err != nil {
+		e.logger.Debug("Run directories were not looked for", zap.Error(err))
+	}
+	for _, owner := range owners {
+		if p, gone := e.tree.adopt(owner.PID, owner.StartTicks); gone && !e.readers.knows(p) {
+			ended = append(ended, p)
+		}
+	}
+	return ended
 }
 
 // removeRun removes the run directory of a process, unless it has another reader.
@@ -298,7 +321,9 @@ func (e *workloadExtension) Shutdown(ctx context.Context) error {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the process table: %w", ctx.Err())
+		// All has been read and published; what stays behind is swept by the next run.
+		e.logger.Warn("The process table was not read in time; run directories are left behind")
+		return nil
 	}
 	e.removeAll()
 	e.sweep() // what was too young at the start

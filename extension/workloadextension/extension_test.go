@@ -3,6 +3,7 @@ package workloadextension
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -270,6 +271,59 @@ func TestDirectoryOfAnEndedChildWaitsForReaders(t *testing.T) {
 	b.Close()
 	e.poll()
 	assert.NoDirExists(t, dir53)
+	require.NoError(t, e.Shutdown(context.Background()))
+}
+
+// TestProcessesThatNoLookSaw: those that wrote a run directory of this run belong to the workload, dead or alive.
+func TestProcessesThatNoLookSaw(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})
+	table.Set(procfstest.Process{PID: 60, PPID: 1, Start: 300}) // its parent was never seen
+	require.NoError(t, os.MkdirAll(filepath.Join(table.Root, "sys/kernel/random"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(table.Root, "sys/kernel/random/boot_id"), []byte("b-1\n"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(table.Root, "self/ns"), 0o700))
+	require.NoError(t, os.Symlink("pid:[4026531836]", filepath.Join(table.Root, "self/ns/pid")))
+	cfg := testConfig(t, 50)
+	cfg.ProcFSPath, cfg.PollInterval, cfg.RunID = table.Root, time.Hour, "ab12"
+	e := create(t, cfg)
+	require.NoError(t, e.Start(context.Background(), newHost()))
+	r := e.NewReader()
+	require.NoError(t, e.Ready())
+	mark := func(pid int, ticks uint64, run string) string {
+		dir := mkdir(t, rundir.Path(cfg.SHMPath, pid))
+		owner := e.dirs.Owner(pid, ticks)
+		owner.Run = run
+		text, err := json.Marshal(owner)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ".owner"), text, 0o600))
+		return dir
+	}
+	mark(50, 100, "ab12")
+	dead, alive := mark(51, 200, "ab12"), mark(60, 300, "ab12")
+	mark(52, 200, "ab13") // of another run
+	mark(53, 200, "")
+	e.poll()
+	list := r.Processes()
+	require.Equal(t, []int{50, 51, 60}, pids(list))
+	assert.False(t, list[0].Ended)
+	assert.True(t, list[1].Ended)
+	assert.Equal(t, uint64(200), list[1].StartTicks)
+	assert.False(t, list[2].Ended)
+	e.poll()
+	assert.Equal(t, []int{50, 51, 60}, pids(r.Processes()), "told once")
+	r.Done(list[1])
+	e.poll()
+	assert.NoDirExists(t, dead)
+	assert.Equal(t, []int{50, 60}, pids(r.Processes()))
+
+	table.Remove(60)
+	e.poll()
+	list = r.Processes()
+	require.Equal(t, []int{50, 60}, pids(list))
+	assert.True(t, list[1].Ended)
+	r.Done(list[1])
+	e.poll()
+	assert.NoDirExists(t, alive)
 	require.NoError(t, e.Shutdown(context.Background()))
 }
 

@@ -96,6 +96,13 @@ func (r *readers) releaseAll() []workload.Process {
 	return released
 }
 
+// knows reports whether a process is the target or among the ended ones.
+func (r *readers) knows(p workload.Process) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.PID == r.target.PID || slices.ContainsFunc(r.ended, func(e endedProcess) bool { return identityOf(e.Process) == identityOf(p) })
+}
+
 func (r *readers) allDone(id identity) bool {
 	for rd := range r.all {
 		if _, ok := rd.done[id]; !ok {

@@ -156,6 +156,32 @@ func (t *tree) scan(hidden func(pid int) bool) (ended []workload.Process, err er
 	return ended, err
 }
 
+// adopt makes a process that is known to belong to the workload a member. It returns the process and true when that has
+// ended already; one that is a member stays as it is.
+func (t *tree) adopt(pid int, ticks uint64) (workload.Process, bool) {
+	if m, ok := t.members[pid]; ok && m.StartTicks == ticks || pid == t.target.PID {
+		return t.target.Process, false
+	}
+	p := workload.Process{PID: pid, Root: t.target.PID, StartTicks: ticks}
+	if t.boot != 0 {
+		p.StartTime = procfs.StartTime(t.boot, ticks)
+	}
+	stat, err := t.reader.Stat(pid)
+	if err != nil || stat.StartTicks != ticks || stat.Ended() {
+		p.Ended = true
+		return p, true
+	}
+	if len(t.members) >= maxMembers {
+		t.overflow = true
+		return p, false
+	}
+	m := &member{Process: p}
+	t.describe(m, stat.Comm)
+	t.members[pid] = m
+	delete(t.strangers, pid)
+	return p, false
+}
+
 // look makes a candidate of an entry that is neither a member nor a known stranger.
 func (t *tree) look(e procfs.Entry) {
 	recheck := (uint64(e.PID)+t.scans)%recheckEvery == 0

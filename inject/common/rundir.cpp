@@ -92,15 +92,26 @@ bool own_namespace(char* to, size_t capacity) {
   return true;
 }
 
-// The text of `.owner` for this process. Returns its length, or 0 when /proc does not tell.
-size_t owner_text(char* to, size_t capacity) {
-  char start[32], boot[64], space[32];
+// The text of `.owner` for this process. Returns its length, or 0 when /proc does not tell. The first `identity` bytes tell
+// the process; after them comes the id of the run, which a program may take out of its environment.
+size_t owner_text(char* to, size_t capacity, size_t* identity) {
+  char start[32], boot[64], space[32], run[64] = "";
   if (!own_start_time(start, sizeof(start)) || !own_namespace(space, sizeof(space))) return 0;
   if (read_file("/proc/sys/kernel/random/boot_id", boot, sizeof(boot)) <= 0) return 0;
   boot[strspn(boot, "0123456789abcdef-")] = 0;
-  const int n = snprintf(to, capacity, "{\"pid\":%ld,\"start_time\":%s,\"boot_id\":\"%s\",\"pid_ns\":%s}\n",
-                         static_cast<long>(getpid()), start, boot, space);
-  return n > 0 && static_cast<size_t>(n) < capacity ? static_cast<size_t>(n) : 0;
+  const char* id = environment("GRAPHSIGNAL_RUN_ID");
+  const size_t digits = id ? strspn(id, "0123456789abcdef") : 0;
+  if (digits > 0 && digits <= 32 && id[digits] == 0) snprintf(run, sizeof(run), ",\"run\":\"%s\"", id);
+  const int n = snprintf(to, capacity, "{\"pid\":%ld,\"start_time\":%s,\"boot_id\":\"%s\",\"pid_ns\":%s%s}\n",
+                         static_cast<long>(getpid()), start, boot, space, run);
+  if (n <= 0 || static_cast<size_t>(n) >= capacity) return 0;
+  *identity = static_cast<size_t>(n) - strlen(run) - strlen("}\n");
+  return static_cast<size_t>(n);
+}
+
+// Whether `.owner` text begins with that identity, and it ends there.
+bool same_identity(const char* text, const char* identity, size_t size) {
+  return strncmp(text, identity, size) == 0 && (text[size] == ',' || text[size] == '}');
 }
 
 bool recently_written(int directory) {
@@ -157,7 +168,8 @@ int RunDirectory::open_checked() {
 
 bool RunDirectory::mark(int directory) {
   char wanted[256], found[256];
-  const size_t size = owner_text(wanted, sizeof(wanted));
+  size_t identity = 0;
+  const size_t size = owner_text(wanted, sizeof(wanted), &identity);
   if (size == 0) return true;
   const int fd = openat(directory, kOwner, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return true;
@@ -165,10 +177,10 @@ bool RunDirectory::mark(int directory) {
   bool ok = true;
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
     const ssize_t n = read_some(fd, found, sizeof(found));
-    if (n < 0 || strcmp(found, wanted) != 0) {
+    if (n < 0 || !same_identity(found, wanted, identity)) {
       const char* theirs = n > 0 ? strstr(found, "\"boot_id\"") : nullptr;
       const char* ours = strstr(wanted, "\"boot_id\"");
-      const bool other_space = theirs && strcmp(theirs, ours) != 0;
+      const bool other_space = theirs && !same_identity(theirs, ours, static_cast<size_t>(wanted + identity - ours));
       if (other_space && recently_written(directory)) {
         ok = false;
       } else {

@@ -70,6 +70,8 @@ type Owner struct {
 	BootID string `json:"boot_id"`
 	// Namespace is the inode of the pid namespace in which PID is a pid.
 	Namespace uint64 `json:"pid_ns"`
+	// Run is the id of the run that the process belongs to; empty for none.
+	Run string `json:"run,omitempty"`
 }
 
 // Dirs manages the run directories below one base, as seen from one pid namespace.
@@ -110,7 +112,7 @@ func aliveIn(procRoot string) func(int) bool {
 // Base is the directory that holds the run directories.
 func (d *Dirs) Base() string { return d.base }
 
-// Owner describes a process of our own namespace, for Create.
+// Owner describes a process of our own namespace, for CreateConsole.
 func (d *Dirs) Owner(pid int, startTicks uint64) Owner {
 	return Owner{PID: pid, StartTicks: startTicks, BootID: d.bootID, Namespace: d.namespace}
 }
@@ -177,7 +179,7 @@ func (d *Dirs) clear(path string, next Owner) error {
 	case !d.unchangedFor(dir, staleAfter):
 		return fmt.Errorf("%s is in use by a process of another pid namespace", path)
 	}
-	if known && owner == next {
+	if owner.Run = next.Run; known && owner == next {
 		return fmt.Errorf("%s exists already", path)
 	}
 	return os.RemoveAll(path)
@@ -207,23 +209,59 @@ func (d *Dirs) Remove(path string, pid int, startTicks uint64) error {
 	return os.RemoveAll(path)
 }
 
-// Sweep removes the run directories that dead processes left behind, except those of one pid, and returns their paths.
-// With `.owner`, that is those of our own boot and pid namespace whose pid does not exist and that were not changed for
-// two seconds. Without, those of our own user whose pid does not exist here and that were not changed for ten minutes.
-// Failures are joined and do not end the sweep.
+// Hold tells sweeps that the run of a console directory goes on, for as long as the descriptor of the directory is open:
+// somebody will read what its processes have left.
+func Hold(directory int) error {
+	err := unix.Flock(directory, unix.LOCK_SH|unix.LOCK_NB)
+	for try := 0; try < 100 && errors.Is(err, unix.EWOULDBLOCK); try++ { // a sweep is looking
+		time.Sleep(time.Millisecond)
+		err = unix.Flock(directory, unix.LOCK_SH|unix.LOCK_NB)
+	}
+	return err
+}
+
+// heldRun returns the run of a console directory that is held.
+func (d *Dirs) heldRun(path string) (run string, held bool) {
+	dir, err := openDirectory(path)
+	if err != nil {
+		return "", false
+	}
+	defer dir.Close()
+	if !errors.Is(unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+		return "", false
+	}
+	owner, known := readOwner(dir)
+	if !d.mayRemove(dir, known) {
+		return "", false
+	}
+	return owner.Run, true
+}
+
+// Sweep removes the run directories that dead processes left behind, except those of one pid and of runs that are held,
+// and returns their paths. With `.owner`, that is those of our own boot and pid namespace whose pid does not exist and that
+// were not changed for two seconds. Without, those of our own user whose pid does not exist here and that were not changed
+// for ten minutes. Failures are joined and do not end the sweep.
 func (d *Dirs) Sweep(except int) (removed []string, err error) {
 	entries, err := os.ReadDir(d.base)
 	if err != nil {
 		return nil, err
 	}
+	runs, consoles := make(map[string]bool), make(map[string]bool)
+	for _, entry := range entries {
+		if _, console, ok := ParseName(entry.Name()); ok && console && entry.IsDir() {
+			if run, held := d.heldRun(filepath.Join(d.base, entry.Name())); held {
+				runs[run], consoles[entry.Name()] = true, true
+			}
+		}
+	}
 	var errs []error
 	for _, entry := range entries {
 		pid, _, ok := ParseName(entry.Name())
-		if !ok || pid == except || !entry.IsDir() || d.alive(pid) {
+		if !ok || pid == except || !entry.IsDir() || d.alive(pid) || consoles[entry.Name()] {
 			continue
 		}
 		path := filepath.Join(d.base, entry.Name())
-		stale, err := d.stale(path, pid)
+		stale, err := d.stale(path, pid, runs)
 		if err == nil && stale {
 			if err = os.RemoveAll(path); err == nil {
 				removed = append(removed, path)
@@ -236,8 +274,8 @@ func (d *Dirs) Sweep(except int) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// stale judges the directory of a pid that does not exist here.
-func (d *Dirs) stale(path string, pid int) (bool, error) {
+// stale judges the directory of a pid that does not exist here. held are the ids of runs that go on.
+func (d *Dirs) stale(path string, pid int, held map[string]bool) (bool, error) {
 	dir, err := openDirectory(path)
 	if err != nil {
 		return false, err
@@ -248,7 +286,7 @@ func (d *Dirs) stale(path string, pid int) (bool, error) {
 		return false, nil
 	}
 	if known {
-		return d.ours(owner) && owner.PID == pid && d.unchangedFor(dir, unreadAfter), nil
+		return d.ours(owner) && owner.PID == pid && (owner.Run == "" || !held[owner.Run]) && d.unchangedFor(dir, unreadAfter), nil
 	}
 	return d.unchangedFor(dir, staleAfter), nil
 }

@@ -352,3 +352,77 @@ func FuzzParseName(f *testing.F) {
 		}
 	})
 }
+
+// TestSweepLeavesARunThatGoesOn: what the processes of a held run left stays however old it is, and no longer.
+func TestSweepLeavesARunThatGoesOn(t *testing.T) {
+	d := New(t.TempDir(), "/proc")
+	first, second, other := dead(t), dead(t), dead(t)
+	owner := func(pid int, run string) Owner {
+		o := d.Owner(pid, 5)
+		o.Run = run
+		return o
+	}
+	console := document(t, ConsolePath(d.base, first), time.Hour)
+	own(t, console, owner(first, "ab12"))
+	mine, theirs := document(t, Path(d.base, second), time.Hour), document(t, Path(d.base, other), time.Hour)
+	own(t, mine, owner(second, "ab12"))
+	own(t, theirs, owner(other, "ab13"))
+	for _, path := range []string{console, mine, theirs} {
+		setAge(t, path, time.Hour)
+	}
+	dir, err := os.Open(console)
+	require.NoError(t, err)
+	require.NoError(t, Hold(int(dir.Fd())))
+
+	removed, err := d.Sweep(1)
+	require.NoError(t, err)
+	assert.Equal(t, []string{theirs}, removed)
+	require.NoError(t, dir.Close())
+	removed, err = d.Sweep(1)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{console, mine}, removed)
+}
+
+func TestFinder(t *testing.T) {
+	d := New(t.TempDir(), "/proc")
+	f := d.NewFinder("ab12")
+	found := func() []Owner {
+		t.Helper()
+		owners, err := f.New()
+		require.NoError(t, err)
+		return owners
+	}
+	assert.Empty(t, found())
+	mine := func(pid int, ticks uint64) Owner {
+		o := d.Owner(pid, ticks)
+		o.Run = "ab12"
+		return o
+	}
+	foreign := mine(40, 5)
+	foreign.Namespace++
+	another := mine(41, 5)
+	another.Run = "ab13"
+	for name, owner := range map[string]Owner{
+		Path(d.base, 7): mine(7, 5), Path(d.base, 8): mine(9, 5), Path(d.base, 40): foreign, Path(d.base, 41): another,
+		Path(d.base, 42): d.Owner(42, 5), ConsolePath(d.base, 7): mine(7, 5),
+	} {
+		own(t, document(t, name, 0), owner)
+	}
+	half := document(t, Path(d.base, 10), 0)
+	require.NoError(t, os.WriteFile(filepath.Join(half, ownerFile), []byte(`{"pid":10,`), 0o600))
+	require.NoError(t, os.Symlink(Path(d.base, 7), Path(d.base, 11)))
+	assert.Equal(t, []Owner{mine(7, 5)}, found())
+	assert.Empty(t, found(), "told once")
+
+	own(t, half, mine(10, 5)) // it was being written
+	assert.Equal(t, []Owner{mine(10, 5)}, found())
+
+	// A later process of the pid writes into the file of the earlier.
+	own(t, Path(d.base, 7), mine(7, 600))
+	require.NoError(t, os.Chtimes(filepath.Join(Path(d.base, 7), ownerFile), time.Now(), time.Now().Add(time.Minute)))
+	assert.Equal(t, []Owner{mine(7, 600)}, found())
+
+	require.NoError(t, os.RemoveAll(d.base))
+	_, err := f.New()
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

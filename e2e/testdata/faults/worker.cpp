@@ -6,6 +6,8 @@
 //	await:FILE   waits until FILE is there
 //	children:N,M,FILE runs N programs at a time that add M each, wait for FILE, and add M again; a third of them forks in
 //	             between, a third fails
+//	brief:N,M    runs N programs, one after another, that add M and end at once; each is the grandchild of this one and outlives
+//	             its parent
 //	close:FD     closes FD and all above it
 //	private      is no longer dumpable: its files in /proc are root's
 //	alone        ends the way of a process that must not wait: _exit
@@ -71,6 +73,29 @@ static void children(const char* argument) {
   }
 }
 
+static void brief(const char* argument) {
+  char each[32];
+  char* rest;
+  const long n = strtol(argument, &rest, 10);
+  snprintf(each, sizeof(each), "add:%ld", strtol(rest + 1, nullptr, 10));
+  for (long i = 0; i < n; i++) {
+    // The grandchild holds the pipe's other end until it is gone.
+    int ends[2];
+    if (pipe(ends) != 0) _exit(93);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      if (fork() != 0) _exit(0);
+      execl(self, self, each, nullptr);
+      _exit(92);
+    }
+    close(ends[1]);
+    char end;
+    if (waitpid(child, nullptr, 0) != child || read(ends[0], &end, 1) != 0) _exit(91);
+    close(ends[0]);
+  }
+}
+
 int main(int argc, char** argv) {
   self = argv[0];
   for (int i = 1; i < argc; i++) {
@@ -87,6 +112,8 @@ int main(int argc, char** argv) {
       while (access(rest, F_OK) != 0) nap();
     } else if (is(argv[i], "children:", &rest)) {
       children(rest);
+    } else if (is(argv[i], "brief:", &rest)) {
+      brief(rest);
     } else if (is(argv[i], "fork", &rest)) {
       // The child has the probes' memory and nobody who publishes it; it counts in vain and ends.
       const pid_t child = fork();
