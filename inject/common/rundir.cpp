@@ -30,6 +30,14 @@ int stat_at(int directory, const char* name, struct stat* st) {
   return static_cast<int>(syscall(SYS_newfstatat, directory, name, st, AT_SYMLINK_NOFOLLOW));
 }
 
+// A program that has closed its standard descriptors may write to their numbers all the same: ours are above them.
+int above_standard(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(fd);
+  return higher;
+}
+
 // Reads up to capacity-1 bytes and terminates them. Returns the length, or -1.
 ssize_t read_some(int fd, char* to, size_t capacity) {
   size_t n = 0;
@@ -149,7 +157,7 @@ int RunDirectory::open_checked() {
     reason_ = "cannot be created";
     return -1;
   }
-  const int fd = open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = above_standard(open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat st;
   if (fd < 0 || stat_descriptor(fd, &st) != 0) {
     reason_ = "is no directory that can be opened";
@@ -171,7 +179,7 @@ bool RunDirectory::mark(int directory) {
   size_t identity = 0;
   const size_t size = owner_text(wanted, sizeof(wanted), &identity);
   if (size == 0) return true;
-  const int fd = openat(directory, kOwner, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = above_standard(openat(directory, kOwner, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd < 0) return true;
   // Two libraries of this process may start at once; only one may clear the leftovers.
   bool ok = true;
@@ -197,7 +205,7 @@ bool RunDirectory::replace_file(int directory, const char* name, const char* dat
   char temporary[NAME_MAX];
   const int n = snprintf(temporary, sizeof(temporary), "%s.tmp", name);
   if (n <= 0 || static_cast<size_t>(n) >= sizeof(temporary)) return false;
-  const int fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = above_standard(openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd < 0) return false;
   const bool written = write_all(fd, data, size);
   if (close(fd) != 0 || !written || renameat(directory, temporary, directory, name) != 0) {
@@ -212,7 +220,7 @@ bool RunDirectory::replace_file(int directory, const char* name, const char* dat
 bool RunDirectory::claim_probes(const char* library) {
   const int directory = open_checked();
   if (directory < 0) return false;
-  const int fd = openat(directory, kProbesLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = above_standard(openat(directory, kProbesLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   close(directory);
   if (fd < 0) return false;
   bool ours = false;

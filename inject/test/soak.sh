@@ -12,7 +12,7 @@ if [ "$status" != 42 ]; then
 	exit 1
 fi
 doc=$(cat "$shm"/*/cupti.json)
-kernels=$(printf %s "$doc" | grep -oE '"(gemm|attn|norm|rope|silu|sample)":\[[0-9]+,[0-9]+\]' | sed 's/.*,\([0-9]*\)\]/\1/' | awk '{ n += $1 } END { printf "%d", n }')
+kernels=$(printf %s "$doc" | grep -oE '"(gemm|attn|norm|rope|silu|sample)":\[[0-9]+,[0-9]+\]' | sed 's/.*,\([0-9]*\)\]/\1/' | awk '{ n += $1 } END { printf "%.0f", n }')
 for counter in cuda_invalid_records cuda_dropped_records_total; do
 	case $doc in
 	*"\"$counter\",\"type\":\"counter\",\"tags\":{},\"value\":0}"*) ;;
