@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,14 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
+	// Under nohup, or in the background of a shell, programs would inherit that signals are ignored; those that are caught
+	// they get back to normal.
+	caught := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
 	dir, err := os.MkdirTemp("", "launcher-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
