@@ -74,8 +74,8 @@ func TestFaultKillAtAnyMoment(t *testing.T) {
 		}
 		await(t, "the end of all processes", func() bool { return len(marked(mark)) == 0 })
 	}
-	// What has just ended is left to its reader for two seconds.
-	l, status := runToEnd(t, s, "sleep", "2.5")
+	// What has just ended is left to its reader for two seconds, what was never used for five.
+	l, status := runToEnd(t, s, "sleep", "5.5")
 	if status.ExitStatus() != 0 || l.stderr.Len() > 0 {
 		t.Errorf("the next run: %#x %q", status, l.stderr.String())
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,6 +32,8 @@ const (
 	// unreadAfter is how long the directory of a process that has just ended is left to its reader, which may still be
 	// starting.
 	unreadAfter = 2 * time.Second
+	// unusedAfter is how long a directory that was never used must have been left: its maker was killed at that moment.
+	unusedAfter = 5 * time.Second
 	// staleAfter is how long a directory without `.owner` must have been left unchanged before it is stale.
 	staleAfter = 10 * time.Minute
 )
@@ -240,7 +243,7 @@ func (d *Dirs) heldRun(path string) (run string, held bool) {
 // Sweep removes the run directories that dead processes left behind, except those of one pid and of runs that are held,
 // and returns their paths. With `.owner`, that is those of our own boot and pid namespace whose pid does not exist and that
 // were not changed for two seconds. Without, those of our own user whose pid does not exist here and that were not changed
-// for ten minutes. Failures are joined and do not end the sweep.
+// for ten minutes, or five seconds when nothing is in them. Failures are joined and do not end the sweep.
 func (d *Dirs) Sweep(except int) (removed []string, err error) {
 	entries, err := os.ReadDir(d.base)
 	if err != nil {
@@ -288,7 +291,18 @@ func (d *Dirs) stale(path string, pid int, held map[string]bool) (bool, error) {
 	if known {
 		return d.ours(owner) && owner.PID == pid && (owner.Run == "" || !held[owner.Run]) && d.unchangedFor(dir, unreadAfter), nil
 	}
+	if unused(dir) {
+		return d.unchangedFor(dir, unusedAfter), nil
+	}
 	return d.unchangedFor(dir, staleAfter), nil
+}
+
+// unused reports whether a directory holds nothing but, perhaps, an `.owner` that tells nothing. It is to be called at once
+// after the directory was opened.
+func unused(dir *os.File) bool {
+	names, err := dir.Readdirnames(2)
+	_, seekErr := dir.Seek(0, io.SeekStart)
+	return seekErr == nil && (len(names) == 0 && errors.Is(err, io.EOF) || len(names) == 1 && names[0] == ownerFile)
 }
 
 // ours reports whether owner.PID is a pid of our namespace and this boot.

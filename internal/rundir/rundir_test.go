@@ -353,6 +353,28 @@ func FuzzParseName(f *testing.F) {
 	})
 }
 
+// TestSweepOfWhatWasNeverUsed: whoever made it was killed before it could say so.
+func TestSweepOfWhatWasNeverUsed(t *testing.T) {
+	d := New(t.TempDir(), "/proc")
+	now := time.Now()
+	d.now = func() time.Time { return now }
+	empty, half := Path(d.base, dead(t)), ConsolePath(d.base, dead(t))
+	for _, path := range []string{empty, half} {
+		require.NoError(t, os.Mkdir(path, 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(half, ownerFile), nil, 0o600))
+	used := document(t, Path(d.base, dead(t)), 0)
+
+	removed, err := d.Sweep(1)
+	require.NoError(t, err)
+	assert.Empty(t, removed)
+	now = now.Add(unusedAfter + time.Second)
+	removed, err = d.Sweep(1)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{empty, half}, removed)
+	assert.DirExists(t, used)
+}
+
 // TestSweepLeavesARunThatGoesOn: what the processes of a held run left stays however old it is, and no longer.
 func TestSweepLeavesARunThatGoesOn(t *testing.T) {
 	d := New(t.TempDir(), "/proc")
