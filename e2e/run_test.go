@@ -25,7 +25,8 @@ func TestServesProcessSignals(t *testing.T) {
 				n++
 			}
 		}
-		return n == 3 && d.find("process_cpu_usage_percent", "process.pid="+strconv.Itoa(pid)) != nil
+		// A python3 that is a script of its own runs other programs first.
+		return n >= 3 && d.find("process_cpu_usage_percent", "process.pid="+strconv.Itoa(pid)) != nil
 	})
 	for _, name := range []string{"process_memory_usage_bytes", "process_memory_virtual_bytes", "process_user_cpu_seconds",
 		"process_system_cpu_seconds", "process_threads", "process_context_switches_voluntary_total",
