@@ -45,9 +45,7 @@ $(BIN)/graphsignal-collector:
 demo: build
 	scripts/demo.sh
 
-test: build lint vuln check-generated test-native test-floor test-go test-race
-	@# The soak leaves most of the machine to the fuzzing.
-	$(MAKE) test-soak & soak=$$!; $(MAKE) test-fuzz; fuzz=$$?; wait $$soak && exit $$fuzz
+test: build lint vuln check-generated test-native test-floor test-go test-race test-soak test-fuzz
 
 # test-repeat runs every test RUNS times in a row and stops at the first failure. Left out is what cannot vary, and fuzzing, which
 # is different each time on purpose.

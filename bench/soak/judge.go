@@ -34,6 +34,9 @@ func (s *soak) judge(missedTicks float64) []string {
 	if err != nil {
 		return append(problems, err.Error())
 	}
+	if raw, err := os.ReadFile(s.output()); err == nil {
+		s.noteErrors(raw) // the last ones may come after the last read
+	}
 	printed := 0
 	for _, a := range accounts {
 		printed += a.Errors

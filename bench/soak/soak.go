@@ -225,7 +225,7 @@ func get(client *http.Client, url string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// read checks one document whole every second or so, which costs more than all the rest, and looks for errors.
+// read checks that a document is JSON and looks for errors and for the time of the last collection.
 func (s *soak) read(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,13 +233,7 @@ func (s *soak) read(raw []byte) {
 		s.bad = append(s.bad, "a reply is no JSON")
 		return
 	}
-	if at := bytes.LastIndex(raw, []byte(`"errors":`)); at >= 0 {
-		for _, part := range strings.Split(string(raw[at:]), "planted failure number ")[1:] {
-			if end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' }); end > 0 {
-				s.seen[part[:end]] = true
-			}
-		}
-	}
+	s.noteErrors(raw)
 	// The host's series bear the time of the collection.
 	if _, rest, ok := bytes.Cut(raw, []byte(`"name": "`+tickMetric+`"`)); ok {
 		if _, rest, ok = bytes.Cut(rest, []byte(`"updated_ns": `)); ok {
@@ -249,6 +243,17 @@ func (s *soak) read(raw []byte) {
 			}
 			if ns, err := strconv.ParseInt(string(rest[:digits]), 10, 64); err == nil {
 				s.ticks.see(ns)
+			}
+		}
+	}
+}
+
+// noteErrors remembers which planted errors a document has. The caller holds the lock.
+func (s *soak) noteErrors(raw []byte) {
+	if at := bytes.LastIndex(raw, []byte(`"errors":`)); at >= 0 {
+		for _, part := range strings.Split(string(raw[at:]), "planted failure number ")[1:] {
+			if end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' }); end > 0 {
+				s.seen[part[:end]] = true
 			}
 		}
 	}

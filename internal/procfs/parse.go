@@ -65,7 +65,7 @@ func ParseStat(data []byte) (Stat, error) {
 			return Stat{}, errStat
 		}
 		if i == 0 {
-			if len(field) != 1 {
+			if len(field) != 1 || field[0] < 'A' || field[0] > 'z' {
 				return Stat{}, errStat
 			}
 			s.State = field[0]

@@ -95,6 +95,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("4711 (VLLM::W) Z 1 ()" + statTail))
 	f.Add([]byte("1 (\xff\n) Z 0 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 3 0 -3"))
 	f.Add([]byte(")("))
+	f.Add([]byte("1()\x00 1 0 0 0 1 1 0 1 2 2 4670 75 9 9 2 0 12 0 12345 30000000000 250000 1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ParseStat(data)
 		if err == nil && (s.PID <= 0 || s.PPID < 0 || s.Threads < 0 || s.State == 0) {
@@ -103,7 +104,6 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// FuzzKeyed covers the parsers of files with one key a line.
 // FuzzStatFields: what the kernel writes is what comes back, whatever the title.
 func FuzzStatFields(f *testing.F) {
 	f.Add(uint32(4711), []byte("a) S 1 2 (b"), byte('S'), uint32(1), uint64(250), uint32(12), uint64(math.MaxUint64), int64(-3))
@@ -126,6 +126,7 @@ func FuzzStatFields(f *testing.F) {
 	})
 }
 
+// FuzzKeyed covers the parsers of files with one key a line.
 func FuzzKeyed(f *testing.F) {
 	f.Add([]byte("MemTotal: 1000 kB\nMemAvailable: 2000 kB\n"))
 	f.Add([]byte("MemTotal: 1000 kB\nMemFree: 18446744073709551615 kB\nCached: 18446744073709551615 kB\n"))
