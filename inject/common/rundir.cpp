@@ -117,9 +117,17 @@ size_t owner_text(char* to, size_t capacity, size_t* identity) {
   return static_cast<size_t>(n);
 }
 
-// Whether `.owner` text begins with that identity, and it ends there.
+// Whether `.owner` text, or the end of one, is of that identity, whatever the run.
 bool same_identity(const char* text, const char* identity, size_t size) {
-  return strncmp(text, identity, size) == 0 && (text[size] == ',' || text[size] == '}');
+  if (strncmp(text, identity, size) != 0) return false;
+  const char* rest = text + size;
+  const char run[] = ",\"run\":\"";
+  if (strncmp(rest, run, strlen(run)) == 0) {
+    rest += strlen(run);
+    rest += strspn(rest, "0123456789abcdef");
+    if (*rest++ != '"') return false;
+  }
+  return strcmp(rest, "}\n") == 0;
 }
 
 bool recently_written(int directory) {
@@ -185,7 +193,7 @@ bool RunDirectory::mark(int directory) {
   bool ok = true;
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
     const ssize_t n = read_some(fd, found, sizeof(found));
-    if (n < 0 || !same_identity(found, wanted, identity)) {
+    if (n < 0 || strlen(found) != static_cast<size_t>(n) || !same_identity(found, wanted, identity)) {
       const char* theirs = n > 0 ? strstr(found, "\"boot_id\"") : nullptr;
       const char* ours = strstr(wanted, "\"boot_id\"");
       const bool other_space = theirs && !same_identity(theirs, ours, static_cast<size_t>(wanted + identity - ours));
