@@ -166,7 +166,8 @@ func functionName(base string) string {
 		return "triton " + strings.Replace(s, "  ", " ", 1)
 	}
 	if strings.HasPrefix(base, "nccl") || strings.HasPrefix(base, "rccl") {
-		return strings.NewReplacer("ncclDevKernel_", "nccl ", "ncclKernel_", "nccl ").Replace(base)
+		return strings.NewReplacer("ncclDevKernel_", "nccl ", "ncclKernel_", "nccl ", "ncclSymkDevKernel_", "nccl sym ",
+			"ncclSymDevKernel_", "nccl sym ").Replace(base)
 	}
 	if first, _, several := strings.Cut(base, "_"); several && (archWord.MatchString(first) || tileToken.MatchString(base)) {
 		if s := libraryName(base); s != "" {

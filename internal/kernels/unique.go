@@ -66,11 +66,19 @@ func separate(out map[string]Kernel, short string, group []string, taken map[str
 			counts[w]++
 		}
 	}
+	tiles := make(map[string]int) // how many of the group have a tile size
+	for _, s := range group {
+		tiles[tile(out[s].parsed)]++
+	}
 	var rest []string
 	for i, s := range group {
 		k := out[s]
 		k.Short = ""
-		for _, suffix := range suffixes(tile(k.parsed), words, counts, i) {
+		size := tile(k.parsed)
+		if tiles[size] > 1 {
+			size = ""
+		}
+		for _, suffix := range suffixes(size, words, counts, i) {
 			if len(suffix) > maxSuffix {
 				continue
 			}
@@ -103,10 +111,11 @@ func separate(out map[string]Kernel, short string, group []string, taken map[str
 	}
 }
 
-// suffixes lists what could tell symbol i from the others of its group: its tile size, one word, or two that only it has.
+// suffixes lists what could tell symbol i from the others of its group: a tile size that only it has, one word, or two
+// that only it has.
 func suffixes(tile string, words [][]string, counts map[string]int, i int) []string {
 	var list []string
-	if counts[tile] == 1 {
+	if tile != "" {
 		list = append(list, tile)
 	}
 	for _, w := range words[i] {
