@@ -101,9 +101,14 @@ func TestUpload(t *testing.T) {
 
 // TestKeyStaysHidden: a key of the environment is in no command line, no reply, and no printed configuration.
 func TestKeyStaysHidden(t *testing.T) {
-	_, url := platform(t, nil)
-	r := start(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url, "GRAPHSIGNAL_DEBUG=1"}, "sleep", "60")
-	r.signalsWhen("the run is up", func(d *document) bool { return len(d.Resources) > 0 })
+	server, url := platform(t, nil)
+	// Secrets often come with a line end.
+	r := start(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey + "\n", "GRAPHSIGNAL_API_BASE=" + url, "GRAPHSIGNAL_DEBUG=1"}, "sleep", "60")
+	d := r.signalsWhen("the run is up", func(d *document) bool { return len(d.Resources) > 0 })
+	eventually(t, "the server takes the key", func() bool {
+		_, ok := uploaded(server, d.Context["instance.id"], "process_threads")
+		return ok
+	})
 	_, body, err := r.signals()
 	if err != nil {
 		t.Fatal(err)
@@ -142,12 +147,23 @@ func TestKeyStaysHidden(t *testing.T) {
 	}
 }
 
-// TestUploadTrouble: a server that never answers, and a key file that is not there, cost the workload nothing.
+// TestUploadTrouble: a server that never answers, and a key that is none, cost the workload and its profile nothing.
 func TestUploadTrouble(t *testing.T) {
 	_, url := platform(t, func(ingest.Request) ingest.Answer { return ingest.Answer{Stall: true} })
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, env := range map[string][]string{
 		"stalled server": {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
 		"no key file":    {"GRAPHSIGNAL_API_KEY_FILE=/nowhere/key", "GRAPHSIGNAL_API_BASE=" + url},
+		"empty key file": {"GRAPHSIGNAL_API_KEY_FILE=" + empty, "GRAPHSIGNAL_API_BASE=" + url},
+		"pipe":           {"GRAPHSIGNAL_API_KEY_FILE=" + pipe, "GRAPHSIGNAL_API_BASE=" + url},
+		"two keys":       {"GRAPHSIGNAL_API_KEY=" + apiKey + "\n" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
 		"no URL":         {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/graphsignal/graphsignal-collector/internal/apikey"
 )
 
 const (
@@ -38,6 +38,9 @@ func uploadFrom(env *environment) (uploadInput, error) {
 		in.base = strings.TrimRight(base, "/")
 	}
 	if key, _ := env.get(apiKeyVariable); key != "" {
+		if _, err := apikey.Clean(key); err != nil {
+			return in, fmt.Errorf("%s: %w", apiKeyVariable, err)
+		}
 		in.keyInEnvironment = true
 		return in, nil
 	}
@@ -47,10 +50,10 @@ func uploadFrom(env *environment) (uploadInput, error) {
 	}
 	path, err := filepath.Abs(file)
 	if err == nil {
-		err = unix.Access(path, unix.R_OK)
+		_, err = apikey.ReadFile(path) // as the sidecar will, which would end at an error
 	}
 	if err != nil {
-		return in, fmt.Errorf("%s %s: %w", apiKeyFileVariable, file, err)
+		return in, fmt.Errorf("%s: %w", apiKeyFileVariable, err)
 	}
 	in.keyFile = path
 	return in, nil

@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/config/configopaque"
-)
 
-// maxKeyFile bounds what is read of a key file.
-const maxKeyFile = 64 << 10
+	"github.com/graphsignal/graphsignal-collector/internal/apikey"
+)
 
 // Config configures the exporter.
 type Config struct {
@@ -50,6 +47,11 @@ func (c *Config) Validate() error {
 	if c.APIKey != "" && c.APIKeyFile != "" {
 		return errors.New("api_key and api_key_file exclude each other")
 	}
+	if c.APIKey != "" {
+		if _, err := c.key(); err != nil {
+			return err
+		}
+	}
 	if c.Interval < 100*time.Millisecond {
 		return errors.New("upload_interval must be at least 100ms")
 	}
@@ -61,23 +63,12 @@ func (c *Config) Validate() error {
 
 // key returns the API key, from the file if there is one.
 func (c *Config) key() (string, error) {
-	if c.APIKeyFile == "" {
-		return string(c.APIKey), nil
+	if c.APIKeyFile != "" {
+		return apikey.ReadFile(c.APIKeyFile)
 	}
-	info, err := os.Stat(c.APIKeyFile)
+	key, err := apikey.Clean(string(c.APIKey))
 	if err != nil {
-		return "", err
-	}
-	if info.Size() > maxKeyFile {
-		return "", fmt.Errorf("%s is too large for a key", c.APIKeyFile)
-	}
-	raw, err := os.ReadFile(c.APIKeyFile)
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSpace(string(raw))
-	if key == "" || strings.ContainsAny(key, "\r\n") {
-		return "", fmt.Errorf("%s does not hold one line with a key", c.APIKeyFile)
+		return "", fmt.Errorf("api_key: %w", err)
 	}
 	return key, nil
 }
