@@ -306,13 +306,13 @@ func TestFaultUnusableSharedMemory(t *testing.T) {
 	})
 }
 
-// TestFaultOutputFile: a final document that cannot be written costs one line.
+// TestFaultOutputFile: a final document that cannot be written costs one line, which says why.
 func TestFaultOutputFile(t *testing.T) {
-	for _, tc := range []struct{ name, script, file string }{
-		{"full disk", "mkdir $DIR/d && mount -t tmpfs -o size=16k none $DIR/d\nhead -c 16k /dev/zero > $DIR/d/fill || true", "d/x.json"},
-		{"read-only", "mkdir $DIR/d && mount -t tmpfs -o ro none $DIR/d", "d/x.json"},
-		{"no such directory", "", "absent/x.json"},
-		{"a directory", "mkdir $DIR/d", "d"},
+	for _, tc := range []struct{ name, script, file, reason string }{
+		{"full disk", "mkdir $DIR/d && mount -t tmpfs -o size=16k none $DIR/d\nhead -c 16k /dev/zero > $DIR/d/fill || true", "d/x.json", "no space left on device"},
+		{"read-only", "mkdir $DIR/d && mount -t tmpfs -o ro none $DIR/d", "d/x.json", "read-only file system"},
+		{"no such directory", "", "absent/x.json", "no such file or directory"},
+		{"a directory", "mkdir $DIR/d", "d", "not a regular file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -320,7 +320,8 @@ func TestFaultOutputFile(t *testing.T) {
 			file := filepath.Join(p.dir, tc.file)
 			f := p.start(nil, nil, "--output", file, "worker", "add:1000", "lines:3", "exit:3")
 			f.ended(3, numbered(3))
-			f.says(file)
+			f.says("the final document cannot be written to " + file + ": ")
+			f.says(tc.reason)
 			if entries, _ := os.ReadDir(p.path(p.dir) + "/d"); tc.script != "" {
 				for _, e := range entries {
 					if e.Name() != "fill" {

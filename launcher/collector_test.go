@@ -75,8 +75,13 @@ func fakeCollector() int {
 			break
 		}
 	}
-	if mode == "crash-at-end" {
+	switch mode {
+	case "crash-at-end":
 		return 3
+	case "warn-at-end":
+		say("warning there is a reason")
+		say("warning there is a reason")
+		return 1
 	}
 	write("console.jsonl", consoleRecords(config))
 	write("drained", "drained")

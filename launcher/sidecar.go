@@ -24,6 +24,9 @@ const (
 	sidecarBadness = 500
 	// maxControlLine bounds a line on the control channel.
 	maxControlLine = 4096
+	// lastLinesLimit bounds the wait for the last lines of a sidecar that has ended. Only a process that it left behind with
+	// the channel could make it last.
+	lastLinesLimit = 100 * time.Millisecond
 )
 
 // controlLine is what the sidecar sends on its control channel; ended says that it will send no more.
@@ -41,6 +44,8 @@ type sidecarProcess struct {
 	// withUser says that it was given the user's configuration.
 	withUser bool
 	ready    bool
+	// warned says that it has said itself what is wrong.
+	warned bool
 }
 
 // sidecar is the Collector beside the workload: it is started after the workload, once more after a crash, and told
@@ -215,13 +220,34 @@ func (s *sidecar) heard(line controlLine) {
 		line.from.ready = true
 		s.msg.debug("sidecar is ready")
 	case strings.HasPrefix(line.text, "bind_failed "):
-		what := strings.TrimPrefix(line.text, "bind_failed ")
-		if !s.warned[what] && len(s.warned) < 16 {
-			s.warned[what] = true
-			s.msg.warn("the endpoint is not available (retrying): %s", what)
-		}
+		s.warnOnce("the endpoint is not available (retrying): " + strings.TrimPrefix(line.text, "bind_failed "))
+	case strings.HasPrefix(line.text, "warning "):
+		line.from.warned = true
+		s.warnOnce(strings.TrimPrefix(line.text, "warning "))
 	default:
 		s.msg.debug("sidecar: %s", line.text)
+	}
+}
+
+// warnOnce says what the sidecar asks for, a bounded number of lines.
+func (s *sidecar) warnOnce(text string) {
+	if !s.warned[text] && len(s.warned) < 16 {
+		s.warned[text] = true
+		s.msg.warn("%s", text)
+	}
+}
+
+// lastLines hears what an ended life said last.
+func (s *sidecar) lastLines(life *sidecarProcess) {
+	limit := time.NewTimer(lastLinesLimit)
+	defer limit.Stop()
+	for life.control >= 0 {
+		select {
+		case line := <-s.lines:
+			s.heard(line)
+		case <-limit.C:
+			return
+		}
 	}
 }
 
@@ -233,8 +259,9 @@ func (s *sidecar) childEnded(event childEvent) {
 	}
 	s.now = nil
 	if s.ending {
+		s.lastLines(life)
 		s.msg.debug("sidecar ended: %s", statusText(event.status))
-		if s.output != "" && (!event.status.Exited() || event.status.ExitStatus() != 0) {
+		if s.output != "" && (!event.status.Exited() || event.status.ExitStatus() != 0 && !life.warned) {
 			s.msg.warn("the sidecar ended before its time (%s); %s may not have been written", statusText(event.status), s.output)
 		}
 		return

@@ -115,6 +115,8 @@ func TestSidecarLife(t *testing.T) {
 			stderr: "127.0.0.1:18259: address already in use"},
 		{name: "crash at the end", mode: "crash-at-end", env: []string{"GRAPHSIGNAL_OUTPUT=/tmp/final.json"}, lives: 1,
 			script: "while [ ! -e $FAKE_RECORD/ready-0 ]; do sleep 0.01; done", stderr: "/tmp/final.json may not have been written"},
+		{name: "reason at the end", mode: "warn-at-end", env: []string{"GRAPHSIGNAL_OUTPUT=/tmp/final.json"}, lives: 1,
+			script: "while [ ! -e $FAKE_RECORD/ready-0 ]; do sleep 0.01; done", stderr: "graphsignal-run: there is a reason"},
 		{name: "bad tee", env: []string{"GRAPHSIGNAL_OTLP_ENDPOINT=nonsense"}, lives: 1, script: ":", stderr: "GRAPHSIGNAL_OTLP_ENDPOINT"},
 		{name: "bad port in the environment", env: []string{"GRAPHSIGNAL_LISTEN_PORT=x"}, lives: 1, script: ":", stderr: "GRAPHSIGNAL_LISTEN_PORT"},
 	} {

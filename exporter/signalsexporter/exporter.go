@@ -18,6 +18,7 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/selflog"
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/internal/store"
+	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
 
 // signalsExporter is the exporter of both signals: one instance, which ends when every pipeline has been drained.
@@ -30,7 +31,7 @@ type signalsExporter struct {
 	endpoint *endpoint
 	refused  refusals
 
-	started bool
+	host component.Host // since the start
 }
 
 func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func() time.Time) *signalsExporter {
@@ -47,10 +48,11 @@ func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func(
 
 // Start binds the endpoint. That the address cannot be bound is no error: it is tried again in the background.
 func (e *signalsExporter) Start(ctx context.Context, host component.Host) error {
-	e.started = true
+	e.host = host
 	if e.cfg.Output != "" {
 		if err := checkOutput(e.cfg.Output); err != nil {
 			e.logger.Warn("The output file cannot be written as things are", zap.Error(err))
+			workload.Warn(host, outputWarning(e.cfg.Output, err))
 		}
 	}
 	return e.endpoint.start(ctx, host)
@@ -60,8 +62,9 @@ func (e *signalsExporter) Start(ctx context.Context, host component.Host) error 
 func (e *signalsExporter) Shutdown(ctx context.Context) error {
 	e.refused.flush()
 	var err error
-	if e.cfg.Output != "" && e.started {
+	if e.cfg.Output != "" && e.host != nil {
 		if err = writeOutput(e.cfg.Output, e.document.render()); err != nil {
+			workload.Warn(e.host, outputWarning(e.cfg.Output, err))
 			err = fmt.Errorf("the final document was not written: %w", err)
 			e.logger.Warn("The final document was not written", zap.Error(err))
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,12 +202,29 @@ func TestOutputLeavesLinksOfOthers(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeWritten is reported at the start and at the end, and stops nothing.
+// TestOutputThatCannotBeWritten is reported at the start and at the end, to the launcher in the same words, and stops nothing.
 func TestOutputThatCannotBeWritten(t *testing.T) {
-	r := start(t, func(c *Config) { c.Output = filepath.Join(t.TempDir(), "absent", "x.json") })
-	assert.Contains(t, r.get().errors, "The output file cannot be written as things are")
-	err := r.Shutdown(context.Background())
-	assert.ErrorContains(t, err, "the final document was not written")
+	dir := t.TempDir()
+	for path, reason := range map[string]string{
+		filepath.Join(dir, "absent", "x.json"): "no such file or directory",
+		dir:                                    dir + " is not a regular file",
+	} {
+		r := start(t, func(c *Config) { c.Output = path })
+		assert.Contains(t, r.get().errors, "The output file cannot be written as things are")
+		err := r.Shutdown(context.Background())
+		assert.ErrorContains(t, err, "the final document was not written")
+		warning := "warning the final document cannot be written to " + path + ": " + reason
+		assert.Equal(t, []string{warning, warning}, warningsOf(r.host))
+	}
+	if os.Geteuid() == 0 {
+		return // nothing is forbidden
+	}
+	require.NoError(t, os.Chmod(dir, 0o500))
+	assert.ErrorContains(t, checkOutput(filepath.Join(dir, "x.json")), "permission denied")
+}
+
+func warningsOf(h *host) []string {
+	return slices.DeleteFunc(h.log(), func(event string) bool { return !strings.HasPrefix(event, "warning ") })
 }
 
 func TestRefusalsOnceAMinute(t *testing.T) {

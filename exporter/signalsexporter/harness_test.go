@@ -84,6 +84,12 @@ func (h *host) EndpointBindFailed(address string, reason error) {
 	h.events = append(h.events, "bind_failed "+address+": "+reason.Error())
 }
 
+func (h *host) Warn(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, "warning "+text)
+}
+
 // running is an exporter that serves on a port of its own.
 type running struct {
 	*signalsExporter

@@ -22,10 +22,26 @@ func checkOutput(path string) error {
 	}
 	dir := filepath.Dir(path)
 	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
 	}
-	return err
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "write", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// outputWarning says to the user that the final document cannot be written to path: the same for one cause, whatever file
+// the system names with it.
+func outputWarning(path string, err error) string {
+	var cause unix.Errno
+	if errors.As(err, &cause) {
+		err = cause
+	}
+	return fmt.Sprintf("the final document cannot be written to %s: %v", path, err)
 }
 
 // resolveOutput follows symbolic links, so that replacing the file keeps them, and refuses what is there and is no

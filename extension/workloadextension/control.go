@@ -74,10 +74,16 @@ func (c *control) close() {
 func bindFailed(address string, reason error) string {
 	text := "unknown"
 	if reason != nil {
-		text = strings.Join(strings.Fields(reason.Error()), " ")
+		text = reason.Error()
 	}
+	return "bind_failed " + address + ": " + oneLine(text)
+}
+
+// oneLine makes a text fit for a line of bounded length.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxReason {
 		text = text[:maxReason]
 	}
-	return "bind_failed " + address + ": " + text
+	return text
 }

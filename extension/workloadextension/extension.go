@@ -60,6 +60,7 @@ var (
 	_ extension.Extension                   = (*workloadExtension)(nil)
 	_ extensioncapabilities.PipelineWatcher = (*workloadExtension)(nil)
 	_ workload.Extension                    = (*workloadExtension)(nil)
+	_ workload.Warner                       = (*workloadExtension)(nil)
 )
 
 func newExtension(cfg *Config, logger *zap.Logger) *workloadExtension {
@@ -358,6 +359,9 @@ func (e *workloadExtension) EndpointBound(address string) { e.send("bound " + ad
 func (e *workloadExtension) EndpointBindFailed(address string, reason error) {
 	e.send(bindFailed(address, reason))
 }
+
+// Warn implements workload.Warner.
+func (e *workloadExtension) Warn(text string) { e.send("warning " + oneLine(text)) }
 
 func (e *workloadExtension) send(line string) {
 	if e.control == nil {

@@ -357,6 +357,8 @@ func TestControlSocket(t *testing.T) {
 	assert.Equal(t, "bind_failed 127.0.0.1:18259: listen tcp: address already in use", next())
 	e.EndpointBindFailed("[::1]:1", errors.New(strings.Repeat("x", 10_000)))
 	assert.Len(t, next(), len("bind_failed [::1]:1: ")+maxReason)
+	e.Warn("it is\n  full")
+	assert.Equal(t, "warning it is full", next())
 	e.EndpointBound("127.0.0.1:18259")
 	assert.Equal(t, "bound 127.0.0.1:18259", next())
 	require.NoError(t, e.Ready())

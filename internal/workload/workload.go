@@ -52,6 +52,22 @@ type Extension interface {
 	EndpointBindFailed(address string, reason error)
 }
 
+// Warner is a workload extension that has a launcher, or another way to the user.
+type Warner interface {
+	// Warn says in one line what the user would not hear of otherwise: there is no /signals to read it in, or nobody
+	// reads that any more. The same again is said once.
+	Warn(text string)
+}
+
+// Warn tells the user through the workload extension of the host, where there is one.
+func Warn(host component.Host, text string) {
+	for _, ext := range host.GetExtensions() {
+		if w, ok := ext.(Warner); ok {
+			w.Warn(text)
+		}
+	}
+}
+
 // Find returns the workload extension of the host, or nil when the Collector runs without it.
 func Find(host component.Host) Extension {
 	for _, ext := range host.GetExtensions() {
