@@ -14,7 +14,7 @@ using fuzz::require;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Json out;
   static Log& log = *new Log;
-  static DeviceProbes& probes = *new DeviceProbes;
+  static HipMemory& memory = *new HipMemory;
   out.reset();
   out.raw("[");
   fuzz::Input in(data, size);
@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Instruments instruments;
   std::unique_ptr<Records> records(new Records);
   Records::Options options = {in.yes(), in.yes(), in.yes()};
-  require(instruments.allocate() && records->start(instruments, log, probes, options), "the instruments are refused");
+  require(instruments.allocate() && records->start(instruments, log, memory, options), "the instruments are refused");
   for (uint32_t call = 0; call < kSyncCalls; call++) records->set_operation(call, in.take<uint8_t>() % 8);
   for (int i = in.take<uint8_t>() % 8; i > 0; i--) {
     const std::string name = in.text(40);

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace graphsignal {
 namespace rocm {
@@ -24,43 +26,61 @@ bool resolve_one(void* library, const char* name, Function* to) {
 
 }  // namespace
 
-bool Hip::resolve() {
+DeviceMemory HipMemory::interface() {
+  DeviceMemory m;
+  m.self = this;
+  m.enter = [](void* self, int device) { return static_cast<HipMemory*>(self)->enter(device); };
+  m.leave = [](void*, int) {};  // the current device is the thread's own
+  m.staging = [](void* self, int, size_t bytes) { return static_cast<HipMemory*>(self)->staging(bytes); };
+  m.copy = [](void* self, int device, void* to, uint64_t from, size_t bytes) {
+    return static_cast<HipMemory*>(self)->copy(device, to, from, bytes);
+  };
+  m.state = [](void* self, int device) { return static_cast<HipMemory*>(self)->state(device); };
+  return m;
+}
+
+// False where there is no runtime, or a function is missing.
+bool HipMemory::resolve() {
   static const char* const kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"};
+  Runtime& f = runtime_;
   for (const char* name : kNames) {
     void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) continue;
-    return resolve_one(library, "hipSetDevice", &set_device_) && resolve_one(library, "hipStreamCreateWithFlags", &create_stream_) &&
-           resolve_one(library, "hipMemcpyAsync", &copy_async_) && resolve_one(library, "hipStreamQuery", &query_stream_) &&
-           resolve_one(library, "hipHostMalloc", &host_malloc_) &&
-           resolve_one(library, "hipThreadExchangeStreamCaptureMode", &exchange_capture_mode_);
+    return resolve_one(library, "hipSetDevice", &f.set_device) && resolve_one(library, "hipStreamCreateWithFlags", &f.create_stream) &&
+           resolve_one(library, "hipMemcpyAsync", &f.copy_async) && resolve_one(library, "hipStreamQuery", &f.query_stream) &&
+           resolve_one(library, "hipHostMalloc", &f.host_malloc) &&
+           resolve_one(library, "hipThreadExchangeStreamCaptureMode", &f.exchange_capture_mode);
   }
   return false;
 }
 
-void Hip::relax_capture() {
-  int mode = kCaptureModeRelaxed;
-  exchange_capture_mode_(&mode);
+bool HipMemory::enter(int device) {
+  if (!ready_) {
+    if (!resolve()) return false;
+    __atomic_store_n(&reader_, static_cast<uint64_t>(syscall(SYS_gettid)), __ATOMIC_RELAXED);
+    int mode = kCaptureModeRelaxed;
+    ready_ = runtime_.exchange_capture_mode(&mode) == kSuccess;
+    if (!ready_) return false;
+  }
+  if (runtime_.set_device(device) != kSuccess) return false;
+  void** stream = &streams_[device];
+  return *stream || (runtime_.create_stream(stream, kStreamNonBlocking) == kSuccess && *stream);
 }
 
-bool Hip::open(int device, void** stream) {
-  if (set_device_(device) != kSuccess) return false;
-  return *stream || (create_stream_(stream, kStreamNonBlocking) == kSuccess && *stream);
-}
-
-void* Hip::staging(size_t bytes) {
+void* HipMemory::staging(size_t bytes) {
   void* memory = nullptr;
-  return host_malloc_(&memory, bytes, kHostMallocDefault) == kSuccess ? memory : nullptr;
+  return runtime_.host_malloc(&memory, bytes, kHostMallocDefault) == kSuccess ? memory : nullptr;
 }
 
-bool Hip::copy(void* stream, void* to, const void* from, size_t bytes) {
-  return copy_async_(to, from, bytes, kDeviceToHost, stream) == kSuccess;
+bool HipMemory::copy(int device, void* to, uint64_t from, size_t bytes) {
+  return runtime_.copy_async(to, reinterpret_cast<const void*>(from), bytes, kDeviceToHost, streams_[device]) == kSuccess;
 }
 
-Hip::Progress Hip::progress(void* stream) {
-  switch (query_stream_(stream)) {
-    case kSuccess: return kDone;
-    case kNotReady: return kRunning;
-    default: return kFailed;
+DeviceMemory::State HipMemory::state(int device) {
+  switch (runtime_.query_stream(streams_[device])) {
+    case kSuccess: return DeviceMemory::kDone;
+    case kNotReady: return DeviceMemory::kBusy;
+    default: return DeviceMemory::kFailed;
   }
 }
 

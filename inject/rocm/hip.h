@@ -1,35 +1,38 @@
-// The few calls of the HIP runtime that copy device memory without disturbing the program: on a stream of our own that
-// does not wait for others, from a thread whose calls are allowed while another one captures a graph.
+// Reads GPU memory for probes through the HIP runtime that the process has loaded.
 #ifndef GRAPHSIGNAL_INJECT_ROCM_HIP_H
 #define GRAPHSIGNAL_INJECT_ROCM_HIP_H
 
-#include <stddef.h>
+#include "../common/device_probes.h"
 
 namespace graphsignal {
 namespace rocm {
 
-class Hip {
+// The few calls that copy device memory without disturbing the program: on a stream of our own that does not wait for others,
+// from a thread whose calls are allowed while another one captures a graph.
+class HipMemory {
  public:
-  // Finds the runtime that the process has loaded. False where there is none, or a function is missing.
-  bool resolve();
-  // To be called on the thread that makes all other calls.
-  void relax_capture();
-
-  // Makes a device current and gives its stream, which is made when NULL.
-  bool open(int device, void** stream);
-  // Host memory that copies may go to. It is never given back: a copy may be under way.
-  void* staging(size_t bytes);
-  bool copy(void* stream, void* to, const void* from, size_t bytes);
-  enum Progress { kDone, kRunning, kFailed };
-  Progress progress(void* stream);
+  DeviceMemory interface();
+  // Whether a record tells of something that the reading thread did. Any thread.
+  bool is_ours(uint64_t thread) const { return thread != 0 && thread == __atomic_load_n(&reader_, __ATOMIC_RELAXED); }
 
  private:
-  int (*set_device_)(int device);
-  int (*create_stream_)(void** stream, unsigned flags);
-  int (*copy_async_)(void* to, const void* from, size_t bytes, int kind, void* stream);
-  int (*query_stream_)(void* stream);
-  int (*host_malloc_)(void** memory, size_t bytes, unsigned flags);
-  int (*exchange_capture_mode_)(int* mode);
+  bool resolve();
+  bool enter(int device);
+  void* staging(size_t bytes);
+  bool copy(int device, void* to, uint64_t from, size_t bytes);
+  DeviceMemory::State state(int device);
+
+  struct Runtime {
+    int (*set_device)(int device);
+    int (*create_stream)(void** stream, unsigned flags);
+    int (*copy_async)(void* to, const void* from, size_t bytes, int kind, void* stream);
+    int (*query_stream)(void* stream);
+    int (*host_malloc)(void** memory, size_t bytes, unsigned flags);
+    int (*exchange_capture_mode)(int* mode);
+  } runtime_ = {};
+  bool ready_ = false;  // the functions are resolved, and the thread's capture mode is set
+  uint64_t reader_ = 0;
+  void* streams_[DeviceProbes::kMaxDevices] = {};
 };
 
 }  // namespace rocm

@@ -29,10 +29,10 @@ Profile* make_profile(Instruments& in, const char* name, uint32_t frames) {
 
 }  // namespace
 
-bool Records::start(Instruments& in, Log& log, const DeviceProbes& probes, const Options& options) {
+bool Records::start(Instruments& in, Log& log, const HipMemory& memory, const Options& options) {
   instruments_ = &in;
   log_ = &log;
-  probes_ = &probes;
+  memory_ = &memory;
   api_ = options.new_layout ? kNewApi : kOldApi;
   began_ns_ = monotonic_ns();
   kernels_ = make_profile(in, "rocm_kernels_nanoseconds", kKernelFrames);
@@ -73,7 +73,7 @@ void Records::add_dispatch(const uint8_t* r, uint64_t size) {
   uint64_t ns;
   if (size < kKernelPrefix) {
     invalid_->add(1);
-  } else if (!probes_->is_ours(load<uint64_t>(r, kThread)) && duration(r, kStart, kEnd, &ns)) {
+  } else if (!memory_->is_ours(load<uint64_t>(r, kThread)) && duration(r, kStart, kEnd, &ns)) {
     kernels_->add(names_.frame(load<uint64_t>(r, kKernelId)), ns);
   }
 }
@@ -84,7 +84,7 @@ void Records::add_copy(const uint8_t* r, uint64_t size) {
     invalid_->add(1);
     return;
   }
-  if (probes_->is_ours(load<uint64_t>(r, kThread)) || !duration(r, kStart, kEnd, &ns)) return;
+  if (memory_->is_ours(load<uint64_t>(r, kThread)) || !duration(r, kStart, kEnd, &ns)) return;
   const uint32_t operation = load<uint32_t>(r, kOperation);
   const uint32_t kind = operation < kCopyKinds ? operation : 0;
   copies_->add(copy_frames_[kind], ns);

@@ -4,7 +4,7 @@
 
 #include "../common/instruments.h"
 #include "../common/log.h"
-#include "device_probes.h"
+#include "hip.h"
 #include "kernels.h"
 #include "rocprofiler_abi.h"
 
@@ -24,7 +24,7 @@ class Records {
   };
 
   // Registers the instruments. What the reader of device probes does is not counted. False when memory is short.
-  bool start(Instruments& instruments, Log& log, const DeviceProbes& probes, const Options& options);
+  bool start(Instruments& instruments, Log& log, const HipMemory& memory, const Options& options);
 
   // Says which number a synchronizing call has in this SDK. Before any record arrives.
   void set_operation(uint32_t call, uint32_t operation) { operations_[call] = static_cast<int64_t>(operation); }
@@ -46,7 +46,7 @@ class Records {
   Lock lock_;
   Instruments* instruments_ = nullptr;
   Log* log_ = nullptr;
-  const DeviceProbes* probes_ = nullptr;
+  const HipMemory* memory_ = nullptr;
   ApiLayout api_ = kOldApi;
   KernelNames names_;
 

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "../common/writer.h"
-#include "device_probes.h"
+#include "hip.h"
 #include "records.h"
 #include "sdk.h"
 
@@ -19,6 +19,8 @@ namespace {
 // How long the end of the process waits for the last flush. It takes milliseconds, but on a starved machine the SDK's thread
 // may have to wait for its turn.
 const uint64_t kExitWaitNs = 1500000000;
+// How long a document waits for the blocks of GPU probes, and the end of the process for a call of the runtime.
+const uint64_t kProbeWaitNs = 50000000;
 const uint64_t kBusyWaitNs = 1000000000;
 const long kBusyStepNs = 1000000;
 const size_t kBufferBytes = 4u << 20;
@@ -29,6 +31,7 @@ struct Session {
   Writer writer;
   Sdk sdk;
   Records records;
+  HipMemory memory;
   DeviceProbes probes;
   const void* caller = nullptr;
   uint32_t version = 0;
@@ -70,7 +73,7 @@ void code_object_callback(Record record, void*, void*) {
 }
 
 void before_write(void*) {
-  session.probes.refresh();
+  session.probes.refresh(kProbeWaitNs);
   if (!flag(session.can_flush)) return;
   const int status = session.sdk.flush_buffer(session.buffer);
   if (status != kSuccess && status != kBufferBusy) {
@@ -81,7 +84,7 @@ void before_write(void*) {
 // Flushes while the callbacks still count. Contexts are left alone: the SDK is taking them down itself, under a lock that
 // every call about contexts waits for.
 void at_end(void*) {
-  session.probes.stop();
+  session.probes.close(kProbeWaitNs);
   if (flag(session.can_flush)) {
     const uint64_t start = monotonic_ns();
     while (session.sdk.flush_buffer(session.buffer) == kBufferBusy && monotonic_ns() - start < kBusyWaitNs) {
@@ -168,7 +171,7 @@ void start_tracing() {
   options.synchronization = all_asked("GRAPHSIGNAL_ROCM_SYNC_TRACE", true);
   log.add(Level::kDebug, "rocprofiler-sdk %u from %s, kernels %s, synchronization %s", session.version, path,
           options.kernels ? "all" : "none", options.synchronization ? "all" : "none");
-  if (!session.records.start(session.writer.instruments(), log, session.probes, options)) {
+  if (!session.records.start(session.writer.instruments(), log, session.memory, options)) {
     log.add(Level::kError, "no memory for GPU activity");
     return;
   }
@@ -197,6 +200,15 @@ void start_tracing() {
   if (succeeded(sdk.start_context(session.context), "rocprofiler_start_context")) set_flag(session.can_flush, true);
 }
 
+void start_probes() {
+  DeviceProbes::Options options;
+  options.memory = session.memory.interface();
+  options.registries = &session.writer.probes();
+  options.instruments = &session.writer.instruments();
+  options.log = &session.writer.log();
+  session.probes.start(options);
+}
+
 // Always succeeds: whatever is wrong with us, the program and its other tools go on.
 int initialize(void (*)(uint32_t), void*) {
   if (__atomic_exchange_n(&initialized, true, __ATOMIC_ACQ_REL)) return 0;
@@ -206,7 +218,7 @@ int initialize(void (*)(uint32_t), void*) {
   options.before_write = before_write;
   options.at_end = at_end;
   options.more_metrics = more_metrics;
-  session.probes.start(session.writer.log(), session.writer.probes());
+  start_probes();
   if (session.writer.start(options)) start_tracing();
   return 0;
 }

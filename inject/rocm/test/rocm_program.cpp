@@ -187,8 +187,9 @@ bool device_probes(const char* path) {
   fake_hip_hold(1);
   m.record(1, 11);
   copy(2, 1, 5);
-  if (!published("\"host_to_device\":[5,1]") || !published("copies take too long")) return false;
-  if (!published("\"sum\":16,\"min\":7,\"max\":9")) return false;
+  if (!published("\"host_to_device\":[5,1]")) return false;
+  // What cannot be read is left out, and counted: all six, and the one that is nowhere.
+  if (!published("\"name\":\"graphsignal_probe_unread_instruments\",\"type\":\"gauge\",\"tags\":{},\"value\":7}")) return false;
   fake_hip_hold(0);
   return published("\"sum\":27,\"min\":7,\"max\":11");
 }
