@@ -21,6 +21,7 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/store"
 	"github.com/graphsignal/graphsignal-collector/internal/upload"
 	"github.com/graphsignal/graphsignal-collector/internal/version"
+	"github.com/graphsignal/graphsignal-collector/internal/workload"
 )
 
 // drainTime bounds the last upload, at shutdown.
@@ -36,6 +37,7 @@ type uploadExporter struct {
 	store    *store.Store
 	uploader *upload.Uploader
 	client   *http.Client
+	host     component.Host
 	ownSeen  uint64
 
 	quit   chan struct{} // closed to end the loops; nil before Start
@@ -57,6 +59,7 @@ func (e *uploadExporter) Start(ctx context.Context, host component.Host) error {
 	if err != nil {
 		return err
 	}
+	e.host = host
 	logger := e.settings.Logger
 	e.uploader = upload.NewUploader(upload.Settings{
 		Base:      e.cfg.Endpoint,
@@ -137,7 +140,9 @@ func (e *uploadExporter) Shutdown(ctx context.Context) error {
 	e.takeOwn()
 	e.uploader.Observe(e.store)
 	if err := e.uploader.SendLast(ctx); err != nil {
-		e.settings.Logger.Debug("The last upload failed", zap.Error(err))
+		// Whoever reads /signals may be gone by now.
+		e.settings.Logger.Warn("The last upload failed, what it held is lost", zap.Error(err))
+		workload.Warn(e.host, fmt.Sprintf("the last upload failed, what it held is lost: %v", err))
 	}
 	e.cancel()
 	return nil

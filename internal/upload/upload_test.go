@@ -316,6 +316,46 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// TestOutageIsToldOnce: a server that cannot be reached for some seconds is worth one warning, and so is the next outage; a
+// moment is not.
+func TestOutageIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := false
+		b := newBench(t, func(ingest.Request) ingest.Answer {
+			if down {
+				return ingest.Answer{Status: http.StatusBadGateway}
+			}
+			return ingest.Answer{}
+		})
+		start := time.Now()
+		steps := int64(0)
+		ticks := func(n int, cut bool) {
+			down = cut
+			for range n {
+				steps++
+				b.counter("steps", steps, start)
+				b.tick()
+			}
+		}
+		ticks(3, false)
+		ticks(3, true)
+		ticks(5, false)
+		if len(b.warnings) != 0 {
+			t.Errorf("warnings %q after a moment", b.warnings)
+		}
+		for outage := 1; outage <= 2; outage++ {
+			ticks(600, true)
+			if len(b.warnings) != outage || !strings.Contains(b.warnings[0], "status 502; nothing is lost so far") {
+				t.Errorf("warnings %q after outage %d", b.warnings, outage)
+			}
+			ticks(100, false)
+		}
+		if got := total(b.series("steps")); got != float64(steps) {
+			t.Errorf("total is %v, want %v", got, steps)
+		}
+	})
+}
+
 // TestRetryAfter: the server's word is kept.
 func TestRetryAfter(t *testing.T) {
 	for name, answer := range map[string]ingest.Answer{
@@ -354,10 +394,11 @@ func TestLastRequestDoesNotBackOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer ingest.Answer
 		want   float64 // -1: nothing arrived
+		err    string
 	}{
-		"outage":       {ingest.Answer{Status: 503}, 8},
-		"asked":        {ingest.Answer{Status: 429, Header: map[string]string{"Retry-After": "60"}}, -1},
-		"unauthorized": {ingest.Answer{Status: 401}, -1},
+		"outage":       {ingest.Answer{Status: 503}, 8, ""},
+		"asked":        {ingest.Answer{Status: 429, Header: map[string]string{"Retry-After": "60"}}, -1, "/api/v1/ingest answered with status 429"},
+		"unauthorized": {ingest.Answer{Status: 401}, -1, "the API key was refused with status 401"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -374,8 +415,8 @@ func TestLastRequestDoesNotBackOff(t *testing.T) {
 					b.tick()
 				}
 				down = false
-				if err := b.uploader.SendLast(t.Context()); err != nil {
-					t.Fatal(err)
+				if err := b.uploader.SendLast(t.Context()); (err != nil || tc.err != "") && fmt.Sprint(err) != tc.err {
+					t.Errorf("error %v, want %q", err, tc.err)
 				}
 				if got := total(b.series("steps")); got != tc.want {
 					t.Errorf("total is %v, want %v", got, tc.want)

@@ -34,6 +34,8 @@ const (
 	maxRetryAfter = 10 * time.Minute
 	// refusedPause is the pause after the server refused the key, or the address is wrong.
 	refusedPause = time.Minute
+	// tellAfter is how many failures in a row, in seven seconds or more, are worth a warning.
+	tellAfter = 4
 	// growAfter is how many requests in a row must pass before a lowered limit on items is doubled.
 	growAfter = 60
 )
@@ -68,8 +70,9 @@ type Uploader struct {
 	notBefore time.Time // of the next request
 	asked     time.Time // the same, as far as the server's answers say so
 	failures  int
-	limit     int // most items of a request, 0 for any number
-	passed    int // requests since the limit was changed
+	failure   error // of the last request, nil when it was taken
+	limit     int   // most items of a request, 0 for any number
+	passed    int   // requests since the limit was changed
 	warned    string
 	dropped   uint64
 	lost      uint64 // entries and series given up, as last reported
@@ -121,8 +124,13 @@ func (u *Uploader) Dropped() uint64 { return u.dropped }
 func (u *Uploader) Send(ctx context.Context) error { return u.sendFrom(ctx, u.notBefore) }
 
 // SendLast is Send at the end of a run: there is no later time to wait for, so that only a pause which the server asked
-// for holds it back.
-func (u *Uploader) SendLast(ctx context.Context) error { return u.sendFrom(ctx, u.asked) }
+// for holds it back. That is an error here: what is owed is lost.
+func (u *Uploader) SendLast(ctx context.Context) error {
+	if time.Now().Before(u.asked) {
+		return u.failure
+	}
+	return u.sendFrom(ctx, u.asked)
+}
 
 func (u *Uploader) sendFrom(ctx context.Context, earliest time.Time) error {
 	if time.Now().Before(earliest) {
@@ -183,8 +191,7 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 	status, retryAfter, err := u.post(ctx, items)
 	switch {
 	case err != nil:
-		u.backOff(0)
-		return false, err
+		return false, u.backOff(err, 0)
 	case status >= 200 && status < 300:
 		u.succeeded(items)
 		return true, nil
@@ -198,21 +205,21 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 		u.accepted(items)
 		return true, nil
 	case status == http.StatusTooManyRequests || status >= 500:
-		u.backOff(retryAfter)
-		return false, fmt.Errorf("upload: status %d", status)
+		return false, u.backOff(fmt.Errorf("%s answered with status %d", ingestPath, status), retryAfter)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		u.warn(fmt.Sprintf("upload: the API key was refused with status %d; trying once a minute", status))
+		u.failure = fmt.Errorf("the API key was refused with status %d", status)
 	default:
-		u.warn(fmt.Sprintf("upload: %s answered with status %d; trying once a minute", ingestPath, status))
+		u.failure = fmt.Errorf("%s answered with status %d", ingestPath, status)
 	}
+	u.warn(fmt.Sprintf("upload: %v; trying once a minute", u.failure))
 	u.asked = time.Now().Add(refusedPause)
 	u.notBefore = u.asked
-	return false, fmt.Errorf("upload: status %d", status)
+	return false, u.failure
 }
 
 // succeeded ends back-off and warnings, and in time raises a lowered limit.
 func (u *Uploader) succeeded(items []Item) {
-	u.failures, u.notBefore, u.asked, u.warned = 0, time.Time{}, time.Time{}, ""
+	u.failures, u.failure, u.notBefore, u.asked, u.warned = 0, nil, time.Time{}, time.Time{}, ""
 	if u.passed++; u.limit > 0 && u.passed >= growAfter {
 		u.limit, u.passed = 2*u.limit, 0
 	}
@@ -236,13 +243,19 @@ func (u *Uploader) warn(text string) {
 	}
 }
 
-// backOff waits longer after each failure in a row, a quarter more or less, and at least as long as was asked for.
-func (u *Uploader) backOff(asked time.Duration) {
+// backOff waits longer after each failure in a row, a quarter more or less, and at least as long as was asked for. A short
+// outage is not worth a word. It returns the failure.
+func (u *Uploader) backOff(failure error, asked time.Duration) error {
 	wait := min(firstBackoff<<min(u.failures, 10), maxBackoff)
 	wait = time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 	u.failures++
+	u.failure = failure
+	if u.failures == tellAfter {
+		u.warn(fmt.Sprintf("upload: %v; nothing is lost so far, trying again", failure))
+	}
 	u.asked = time.Now().Add(asked)
 	u.notBefore = time.Now().Add(max(wait, asked))
+	return failure
 }
 
 // post sends the items and returns the answer's status.
