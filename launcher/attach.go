@@ -48,7 +48,7 @@ func (r *run) attach() int {
 		r.msg.warn("process %d runs under graphsignal-run already", pid)
 		return exitNotAttached
 	}
-	path, _ := r.environ.get("PATH")
+	path := r.environ.searchPath()
 	if r.collector, err = findCollector(r.self, path); err != nil {
 		r.msg.warn("%v", err)
 		return exitNotAttached
@@ -181,7 +181,7 @@ func readBounded(name string, limit int64) ([]byte, error) {
 
 // printEnvironment prints what a run would add to the command's environment, for those who start it in another way.
 func (r *run) printEnvironment() int {
-	path, _ := r.environ.get("PATH")
+	path := r.environ.searchPath()
 	prog, err := resolve(r.options.command, path)
 	if err != nil {
 		return r.startFailure(err)

@@ -17,8 +17,9 @@ const (
 )
 
 // contextTags returns the tags of everything that this run reports: GRAPHSIGNAL_TAG_* and what identifies run, host,
-// pod and container. skipped names the variables whose tag cannot be used.
-func contextTags(environ []string) (tags map[string]string, skipped []string) {
+// pod and container. skipped names the variables whose tag cannot be used, refused the tags of ours for which those of the
+// environment left no room.
+func contextTags(environ []string) (tags map[string]string, skipped, refused []string) {
 	tags = make(map[string]string)
 	podUID := ""
 	for _, entry := range environ {
@@ -37,8 +38,12 @@ func contextTags(environ []string) (tags map[string]string, skipped []string) {
 		tags[strings.ToLower(key)] = value
 	}
 	add := func(key, value string) {
-		if _, there := tags[key]; value != "" && (there || len(tags) < maxTags) {
+		switch _, there := tags[key]; {
+		case value == "":
+		case there || len(tags) < maxTags:
 			tags[key] = value
+		default:
+			refused = append(refused, key)
 		}
 	}
 	if _, seeded := tags["instance.id"]; !seeded {
@@ -50,7 +55,7 @@ func contextTags(environ []string) (tags map[string]string, skipped []string) {
 	cgroup, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	add("container.id", containerID(string(cgroup), string(mounts)))
-	return tags, skipped
+	return tags, skipped, refused
 }
 
 // instanceID returns 12 random hexadecimal digits for one run, or nothing when the kernel has none.

@@ -46,19 +46,20 @@ func FuzzContainerID(f *testing.F) {
 }
 
 func TestContextTags(t *testing.T) {
-	tags, skipped := contextTags([]string{"GRAPHSIGNAL_TAG_TEAM_Name=Infra=1", "GRAPHSIGNAL_TAG_=x", "graphsignal_tag_a=b",
+	tags, skipped, refused := contextTags([]string{"GRAPHSIGNAL_TAG_TEAM_Name=Infra=1", "GRAPHSIGNAL_TAG_=x", "graphsignal_tag_a=b",
 		"GRAPHSIGNAL_TAG_instance.id=own", "GRAPHSIGNAL_TAG_host.name=mine", "POD_UID=p"})
 	if tags["team_name"] != "Infra=1" || tags["a"] != "" || tags["instance.id"] != "own" || tags["host.name"] == "mine" || tags["pod.uid"] != "p" {
 		t.Errorf("%v", tags)
 	}
-	if fmt.Sprint(skipped) != "[GRAPHSIGNAL_TAG_]" {
-		t.Errorf("skipped %v", skipped)
+	if fmt.Sprint(skipped) != "[GRAPHSIGNAL_TAG_]" || len(refused) > 0 {
+		t.Errorf("skipped %v, refused %v", skipped, refused)
 	}
 	var many []string
 	for i := range 30 {
 		many = append(many, fmt.Sprintf("GRAPHSIGNAL_TAG_T%d=v", i))
 	}
-	if tags, _ := contextTags(append(many, "GRAPHSIGNAL_TAG_"+strings.Repeat("k", 300)+"=v")); len(tags) != 30 {
-		t.Errorf("%d tags", len(tags))
+	tags, _, refused = contextTags(append(many, "GRAPHSIGNAL_TAG_"+strings.Repeat("k", 300)+"=v"))
+	if len(tags) != 30 || len(refused) < 2 || refused[0] != "instance.id" || refused[1] != "host.name" {
+		t.Errorf("%d tags, refused %v", len(tags), refused)
 	}
 }

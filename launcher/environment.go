@@ -14,6 +14,14 @@ func (e *environment) get(name string) (string, bool) {
 	return "", false
 }
 
+// searchPath is where programs are looked for: PATH, and without it what execvp takes then.
+func (e *environment) searchPath() string {
+	if path, set := e.get("PATH"); set {
+		return path
+	}
+	return "/bin:/usr/bin"
+}
+
 // set gives a variable a value, in the place of its first entry or at the end.
 func (e *environment) set(name, value string) {
 	placed := false

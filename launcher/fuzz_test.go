@@ -130,7 +130,7 @@ func FuzzRenderConfig(f *testing.F) {
 	f.Add("", "=", "", "")
 	f.Add("\x00\u2028<>&'\"\\ # : - {}", "A\nB=c\nd", "a\x00b", "https://[::1]/$x/")
 	f.Fuzz(func(t *testing.T, joined, tag, console, otlp string) {
-		tags, _ := contextTags([]string{tagPrefix + tag})
+		tags, _, _ := contextTags([]string{tagPrefix + tag})
 		in := &renderInput{
 			options: options{listenHost: "127.0.0.1", listenPort: 18259, output: console}, pid: 7, commandLine: strings.Split(joined, "\x00"),
 			tags: tags, engine: engines.VLLM, endpoint: &engines.Endpoint{Host: tag, Port: 1, Path: "/" + tag}, console: console,

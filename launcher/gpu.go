@@ -190,7 +190,7 @@ func (g *gpuEnvironment) sitePackages() []string {
 			}
 		}
 	}
-	path, _ := g.environ.get("PATH")
+	path := g.environ.searchPath()
 	absolute, err := filepath.Abs(g.program.path)
 	if err == nil {
 		add(absolute)

@@ -93,7 +93,7 @@ type run struct {
 }
 
 func (r *run) run() int {
-	path, _ := r.environ.get("PATH")
+	path := r.environ.searchPath()
 	r.msg.debug("command: %s", redact.CommandLine(cutArguments(r.options.command)))
 	engine := engines.Detect(r.options.command, r.options.metricsPort)
 	for _, warning := range engine.Warnings {
@@ -319,9 +319,12 @@ func userConfigs(environ *environment) (list []string) {
 // of the upload or the tee costs these only, and is said.
 func (r *run) sidecarConfig(in *renderInput) ([]byte, error) {
 	in.options = r.options
-	tags, skipped := contextTags(r.environ.entries)
+	tags, skipped, refused := contextTags(r.environ.entries)
 	if len(skipped) > 0 {
 		r.msg.warn("not usable as tags: %s", strings.Join(skipped, ", "))
+	}
+	if len(refused) > 0 {
+		r.msg.warn("with %d tags of GRAPHSIGNAL_TAG_* there is no room for %s", len(tags), strings.Join(refused, ", "))
 	}
 	in.tags = tags
 	in.shmPath, _ = r.environ.get("GRAPHSIGNAL_SHM_PATH")

@@ -124,6 +124,14 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestWithoutPath: programs are found where they are without us.
+func TestWithoutPath(t *testing.T) {
+	l, status := runToEnd(t, settings{wrapper: []string{"env", "-u", "PATH"}}, "sh", "-c", "echo out; exit 5")
+	if status.ExitStatus() != 5 || l.stdout.String() != "out\n" || l.stderr.Len() > 0 {
+		t.Errorf("status %#x stdout %q stderr %q", status, l.stdout.String(), l.stderr.String())
+	}
+}
+
 func TestHelpAndVersion(t *testing.T) {
 	for option, want := range map[string]string{"--version": "graphsignal-run ", "-V": "graphsignal-run ", "--help": "Usage:", "-h": "Usage:"} {
 		l, status := runToEnd(t, settings{}, option)
