@@ -7,7 +7,9 @@ log=$(mktemp)
 bin/graphsignal-run --listen-port "$port" bin/graphsignal-demo --port "${DEMO_PORT:-18500}" --seconds 30 >"$log" 2>&1 &
 run=$!
 trap 'kill $run 2>/dev/null || true; wait $run 2>/dev/null || true; rm -f "$log"' EXIT INT TERM
-if ! go run ./internal/tools/excerpt -url "http://127.0.0.1:$port/signals" -await demo_decode_step_nanoseconds; then
+# One of each source: a probe, the engine's page, and what needs two looks at the process.
+await=demo_decode_step_nanoseconds,demo_generation_tokens,process_cpu_usage_percent
+if ! go run ./internal/tools/excerpt -url "http://127.0.0.1:$port/signals" -await "$await"; then
 	cat "$log" >&2
 	exit 1
 fi

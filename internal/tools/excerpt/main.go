@@ -43,10 +43,10 @@ type metric struct {
 
 func main() {
 	url := flag.String("url", "http://127.0.0.1:18259/signals", "address of /signals")
-	await := flag.String("await", "", "wait until a series of this name is there")
+	await := flag.String("await", "", "wait until series of these names, separated by commas, are there")
 	timeout := flag.Duration("timeout", 20*time.Second, "give up after this time")
 	flag.Parse()
-	doc, err := fetch(*url, *await, *timeout)
+	doc, err := fetch(*url, strings.FieldsFunc(*await, func(r rune) bool { return r == ',' }), *timeout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "excerpt:", err)
 		os.Exit(1)
@@ -54,8 +54,8 @@ func main() {
 	show(doc)
 }
 
-// fetch polls until the awaited series is there.
-func fetch(url, await string, timeout time.Duration) (*document, error) {
+// fetch polls until the awaited series are there.
+func fetch(url string, await []string, timeout time.Duration) (*document, error) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	last := errors.New("no answer")
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -64,10 +64,13 @@ func fetch(url, await string, timeout time.Duration) (*document, error) {
 			last = err
 			continue
 		}
-		if await == "" || slices.ContainsFunc(doc.Metrics, func(m metric) bool { return m.Name == await }) {
+		missing := slices.IndexFunc(await, func(name string) bool {
+			return !slices.ContainsFunc(doc.Metrics, func(m metric) bool { return m.Name == name })
+		})
+		if missing < 0 {
 			return doc, nil
 		}
-		last = fmt.Errorf("no series %s at %s", await, url)
+		last = fmt.Errorf("no series %s at %s", await[missing], url)
 	}
 	return nil, last
 }
