@@ -119,8 +119,7 @@ func (b *Batch) Profile(name string, tags []series.Tag, frames []series.Frame, s
 	b.wrote(e, changed, start, ts)
 }
 
-// series finds or makes a series; nil when it is new and the Store is full.
-// series finds the entry of an identity, making it where there is room. Collections repeat themselves, so the entry
+// series finds the entry of an identity, or makes it; nil when it is new and the Store is full. Collections repeat themselves, so the entry
 // that followed the last one before is tried first: it saves sorting the tags and looking the identity up.
 func (b *Batch) series(typ series.Type, name string, tags []series.Tag) *entry {
 	if b.last != nil {
