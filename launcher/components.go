@@ -44,6 +44,9 @@ func engineConfig(in *renderInput) (object, bool) {
 	if in.engine != engines.Generic {
 		config["engine"] = in.engine
 	}
+	if others := in.endpoint.OtherPorts; len(others) > 0 {
+		config["other_ports"] = others
+	}
 	if in.endpoint.Explicit {
 		// The user says where the page is; the process that serves it need not be of the workload.
 		config["verify_owner"] = false

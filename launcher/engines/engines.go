@@ -41,6 +41,9 @@ type Endpoint struct {
 	Host string
 	// Port is 1 to 65535.
 	Port int
+	// OtherPorts are the defaults of other versions of the engine, where the user named no port: the page is at one of them
+	// instead if the engine listens there.
+	OtherPorts []int
 	// Path begins with a slash.
 	Path string
 	// Explicit says that the user named the port for this purpose, so that it is trusted whoever listens there.
@@ -56,8 +59,8 @@ func (e Endpoint) URL() string { return e.BaseURL() + e.Path }
 // engine is one inference engine.
 type engine interface {
 	name() string
-	// command reports whether a program of that base name is the engine.
-	command(base string) bool
+	// command reports whether a program of that base name, given those words, is the engine.
+	command(base string, words []string) bool
 	// module reports whether running that Python module runs the engine.
 	module(name string) bool
 	// adjust returns the whole command line with the engine's adjustments, which may be argv itself; own are the
@@ -71,6 +74,7 @@ type engine interface {
 type page struct {
 	host     string
 	port     int
+	others   []int // further default ports
 	path     string
 	warnings []string
 	notes    []string
@@ -90,12 +94,12 @@ func Detect(argv []string, metricsPort int) Engine {
 		Warnings: p.warnings,
 		Notes:    p.notes,
 	}
-	port, explicit := p.port, metricsPort > 0
+	port, others, explicit := p.port, p.others, metricsPort > 0
 	if explicit {
-		port = metricsPort
+		port, others = metricsPort, nil
 	}
 	if port > 0 {
-		found.Endpoint = &Endpoint{Host: p.host, Port: port, Path: p.path, Explicit: explicit}
+		found.Endpoint = &Endpoint{Host: p.host, Port: port, OtherPorts: others, Path: p.path, Explicit: explicit}
 	}
 	return found
 }
@@ -107,7 +111,7 @@ func find(argv []string) (engine, arguments) {
 		return generic{}, nil
 	}
 	for c, ok := (command{name: argv[0]}), true; ok; {
-		if e := match(c); e != nil {
+		if e := match(c, argv[c.at+1:]); e != nil {
 			return e, arguments(argv[c.at:])
 		}
 		if c.module {
@@ -118,7 +122,7 @@ func find(argv []string) (engine, arguments) {
 	return generic{}, arguments(argv)
 }
 
-func match(c command) engine {
+func match(c command, words []string) engine {
 	if c.module {
 		for _, e := range known {
 			if e.module(c.name) {
@@ -127,15 +131,15 @@ func match(c command) engine {
 		}
 		return nil
 	}
-	if e := byName(filepath.Base(c.name)); e != nil {
+	if e := byName(filepath.Base(c.name), words); e != nil {
 		return e
 	}
-	return byName(realName(c.name))
+	return byName(realName(c.name), words)
 }
 
-func byName(base string) engine {
+func byName(base string, words []string) engine {
 	for _, e := range known {
-		if e.command(base) {
+		if e.command(base, words) {
 			return e
 		}
 	}

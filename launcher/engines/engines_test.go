@@ -3,7 +3,9 @@ package engines
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -36,6 +38,10 @@ func TestDetection(t *testing.T) {
 		{"python -m tensorrt_llm.commands.serve m", TensorRTLLM},
 		{"llama-server -m m.gguf", LlamaCPP},
 		{"/opt/llama/llama-server -m m.gguf", LlamaCPP},
+		{"llama serve -hf a/b", LlamaCPP},
+		{"nice /opt/bin/llama serve", LlamaCPP},
+		{"llama cli -hf a/b", Generic},
+		{"llama", Generic},
 		{"uv run vllm serve", VLLM},
 		{"env A=1 vllm serve", VLLM},
 		{"nice vllm serve", VLLM},
@@ -154,6 +160,8 @@ func TestAdjustments(t *testing.T) {
 		{"llama-server -m m.gguf", "llama-server -m m.gguf --metrics"},
 		{"llama-server --metrics -m m.gguf", "llama-server --metrics -m m.gguf"},
 		{"llama-server --metrics=1", "llama-server --metrics=1"},
+		{"llama serve -hf a/b", "llama serve -hf a/b --metrics"},
+		{"llama cli -hf a/b", "llama cli -hf a/b"},
 		{"python app.py --disable-log-stats", "python app.py --disable-log-stats"},
 	} {
 		argv := strings.Fields(c.line)
@@ -225,13 +233,19 @@ func TestEndpoint(t *testing.T) {
 		{"trtllm-serve m --host=engine.local", 0, "http://engine.local:8000/prometheus/metrics"},
 		{"trtllm-serve m --grpc", 0, "http://localhost:8000/prometheus/metrics"},
 		{"trtllm-serve m", 9100, "http://localhost:9100/prometheus/metrics"},
-		{"llama-server", 0, "http://127.0.0.1:8080/metrics"},
+		{"llama-server", 0, "http://127.0.0.1:8080|9931/metrics"},
+		{"llama-server --port x", 0, "http://127.0.0.1:8080|9931/metrics"},
+		{"llama-server", 9100, "http://127.0.0.1:9100/metrics"},
+		{"llama serve --port 8085", 0, "http://127.0.0.1:8085/metrics"},
+		{"llama-server --host 0.0.0.0,:: --port 81", 0, "http://127.0.0.1:81/metrics"},
+		{"llama-server --host /run/l.sock,10.0.0.5 --port 81", 0, "http://10.0.0.5:81/metrics"},
 		{"llama-server --host 0.0.0.0 --port 81", 0, "http://127.0.0.1:81/metrics"},
-		{"llama-server --host ::", 0, "http://[::1]:8080/metrics"},
-		{"llama-server --host [::1]", 0, "http://[::1]:8080/metrics"},
-		{"llama-server --api-prefix /llm/", 0, "http://127.0.0.1:8080/llm/metrics"},
-		{"llama-server --api-prefix /", 0, "http://127.0.0.1:8080/metrics"},
+		{"llama-server --host ::", 0, "http://[::1]:8080|9931/metrics"},
+		{"llama-server --host [::1]", 0, "http://[::1]:8080|9931/metrics"},
+		{"llama-server --api-prefix /llm/", 0, "http://127.0.0.1:8080|9931/llm/metrics"},
+		{"llama-server --api-prefix /", 0, "http://127.0.0.1:8080|9931/metrics"},
 		{"llama-server --host /run/l.sock", 0, ""},
+		{"llama-server --host /run/l.sock", 9100, "http://127.0.0.1:9100/metrics"},
 		{"python app.py", 0, ""},
 		{"python app.py --port 5000", 0, "http://127.0.0.1:5000/metrics"},
 		{"python app.py --port 5000 --host 10.0.0.1", 0, "http://127.0.0.1:5000/metrics"},
@@ -242,7 +256,11 @@ func TestEndpoint(t *testing.T) {
 		got := Detect(strings.Fields(c.line), c.port)
 		url := ""
 		if got.Endpoint != nil {
-			url = got.Endpoint.URL()
+			url = got.Endpoint.BaseURL()
+			for _, port := range got.Endpoint.OtherPorts {
+				url += "|" + strconv.Itoa(port)
+			}
+			url += got.Endpoint.Path
 			if got.Endpoint.Explicit != (c.port > 0) {
 				t.Errorf("%s: explicit is %v", c.line, got.Endpoint.Explicit)
 			}
@@ -349,7 +367,7 @@ func FuzzDetect(f *testing.F) {
 		}
 		again := Detect(got.Argv, port)
 		if again.Name != got.Name || !slices.Equal(again.Argv, got.Argv) || (again.Endpoint == nil) != (got.Endpoint == nil) ||
-			got.Endpoint != nil && *again.Endpoint != *got.Endpoint {
+			got.Endpoint != nil && !reflect.DeepEqual(again.Endpoint, got.Endpoint) {
 			t.Fatalf("%q is %+v, adjusted %+v", argv, got, again)
 		}
 	})

@@ -5,7 +5,7 @@ type generic struct{}
 
 func (generic) name() string { return Generic }
 
-func (generic) command(string) bool { return false }
+func (generic) command(string, []string) bool { return false }
 
 func (generic) module(string) bool { return false }
 

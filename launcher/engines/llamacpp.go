@@ -1,12 +1,18 @@
 package engines
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 type llamaCPP struct{}
 
 func (llamaCPP) name() string { return LlamaCPP }
 
-func (llamaCPP) command(base string) bool { return base == "llama-server" }
+// The program of all its tools is a server as `llama serve` only.
+func (llamaCPP) command(base string, words []string) bool {
+	return base == "llama-server" || base == "llama" && len(words) > 0 && words[0] == "serve"
+}
 
 func (llamaCPP) module(string) bool { return false }
 
@@ -15,17 +21,20 @@ func (llamaCPP) adjust(argv []string, own arguments) []string {
 }
 
 func (llamaCPP) page(own arguments) page {
-	host, _ := own.value("--host")
-	p := page{host: reachable(host, loopback), port: own.port(8080), path: metricsPath}
+	list, _ := own.value("--host")
+	// Of several addresses the first is as good as any: the page is the same.
+	addresses := slices.DeleteFunc(strings.Split(list, ","), func(a string) bool { return strings.HasSuffix(a, ".sock") })
+	if len(addresses) == 0 {
+		return page{host: loopback, path: metricsPath, notes: []string{"llama-server listens on a socket file, so it has no metrics page on a port"}}
+	}
+	p := page{host: reachable(addresses[0], loopback), port: own.port(0), path: metricsPath}
+	if p.port == 0 {
+		p.port, p.others = 8080, []int{9931} // until 2026, and since
+	}
 	if prefix, ok := own.value("--api-prefix"); ok {
 		if prefix = strings.Trim(prefix, "/"); prefix != "" {
 			p.path = "/" + prefix + metricsPath
 		}
-	}
-	if strings.HasSuffix(host, ".sock") {
-		p.host, p.port = loopback, 0
-		p.notes = append(p.notes, "llama-server listens on a socket file, so it has no metrics page on a port")
-		return p
 	}
 	for _, option := range []string{"--api-key", "--api-key-file", "--api-keys-file"} {
 		if own.has(option) {

@@ -6,7 +6,9 @@ type sglang struct{}
 
 func (sglang) name() string { return SGLang }
 
-func (sglang) command(base string) bool { return base == "sglang" || base == "sglang.launch_server" }
+func (sglang) command(base string, _ []string) bool {
+	return base == "sglang" || base == "sglang.launch_server"
+}
 
 // Other modules of the package, such as its benchmarks, refuse the flag that adjust adds.
 func (sglang) module(name string) bool { return name == "sglang" || name == "sglang.launch_server" }

@@ -4,7 +4,7 @@ type tensorRTLLM struct{}
 
 func (tensorRTLLM) name() string { return TensorRTLLM }
 
-func (tensorRTLLM) command(base string) bool {
+func (tensorRTLLM) command(base string, _ []string) bool {
 	return base == "trtllm-serve" || base == "trtllm" || base == "trtllm-llmapi-launch"
 }
 

@@ -9,7 +9,7 @@ type vllm struct{}
 
 func (vllm) name() string { return VLLM }
 
-func (vllm) command(base string) bool { return base == "vllm" }
+func (vllm) command(base string, _ []string) bool { return base == "vllm" }
 
 func (vllm) module(name string) bool {
 	return name == "vllm" || name == "vllm.scripts" || strings.HasPrefix(name, "vllm.entrypoints.")

@@ -45,6 +45,9 @@ type EndpointConfig struct {
 	Endpoint string `mapstructure:"endpoint"`
 	// MetricsPath is the page's path. Empty: that of Endpoint, else /metrics.
 	MetricsPath string `mapstructure:"metrics_path"`
+	// OtherPorts are ports of the endpoint's host at which the page is instead, if the workload listens there and not at
+	// the endpoint's. Without effect where the owner is not looked up.
+	OtherPorts []int `mapstructure:"other_ports"`
 	// Tags are set on every series of the page.
 	Tags map[string]string `mapstructure:"tags"`
 	// Engine names the engine (vllm, sglang, tensorrt-llm, llama.cpp), for warnings that name its settings.
@@ -108,6 +111,11 @@ func (e *EndpointConfig) check() error {
 	errs := []error{err}
 	if _, ok := e.Tags[""]; ok {
 		errs = append(errs, errors.New("tags: a key must not be empty"))
+	}
+	for _, port := range e.OtherPorts {
+		if port < 1 || port > 65535 {
+			errs = append(errs, fmt.Errorf("other_ports: %d is not 1 to 65535", port))
+		}
 	}
 	switch e.Engine {
 	case "", engines.VLLM, engines.SGLang, engines.TensorRTLLM, engines.LlamaCPP, engines.Generic:

@@ -64,6 +64,7 @@ func TestConfigErrors(t *testing.T) {
 		"must not have a fragment":      func(c *Config) { c.Endpoint = "http://h/#x" },
 		"port must be 1 to 65535":       func(c *Config) { c.Endpoint = "h:70000" },
 		"is no URL":                     func(c *Config) { c.Endpoint = "http://h:80%zz/" },
+		"other_ports: 70000":            func(c *Config) { c.OtherPorts = []int{8001, 70000} },
 		"tags: a key":                   func(c *Config) { c.Tags = map[string]string{"": "x"} },
 		`engine: "triton" is not known`: func(c *Config) { c.Engine = "triton" },
 		"timeout":                       func(c *Config) { c.Timeout = 0 },

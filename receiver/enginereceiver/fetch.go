@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,6 +102,12 @@ func newFetcher(ctx context.Context, page *EndpointConfig, timeout time.Duration
 		},
 	}
 	return f, nil
+}
+
+// use makes the page's port another one.
+func (f *fetcher) use(port uint16) {
+	f.url.Host = net.JoinHostPort(f.url.Hostname(), strconv.Itoa(int(port)))
+	f.moved = nil
 }
 
 func (f *fetcher) close() { f.client.CloseIdleConnections() }

@@ -45,7 +45,7 @@ type scraper struct {
 	verify    bool
 	finder    *sockets.Finder
 	host      string
-	port      uint16
+	ports     []uint16 // the one in use is the first
 
 	due      time.Time     // no try before
 	delay    time.Duration // before the next try, 0 after a good one
@@ -70,6 +70,10 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 	if err != nil {
 		return nil, err
 	}
+	ports := []uint16{uint16(number)}
+	for _, other := range page.OtherPorts {
+		ports = append(ports, uint16(other))
+	}
 	return &scraper{
 		page:    page,
 		logger:  r.set.Logger.With(zap.String("endpoint", f.url.Redacted())),
@@ -82,7 +86,7 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 		builder: newBuilder(page.Tags),
 		finder:  sockets.NewFinder(r.cfg.ProcFSPath),
 		host:    f.url.Hostname(),
-		port:    uint16(number),
+		ports:   ports,
 		due:     r.now().Add(r.cfg.InitialDelay),
 		warned:  make(map[string]bool),
 	}, nil
@@ -159,16 +163,33 @@ func (s *scraper) locate(ctx context.Context, processes []workload.Process) (net
 	for i, p := range processes {
 		pids[i] = p.PID
 	}
-	pid, address, err := s.finder.Find(ctx, pids, addresses, s.port)
-	if err != nil {
-		return netip.AddrPort{}, err
+	ports := s.ports
+	if !s.verify {
+		ports = ports[:1]
 	}
-	for _, p := range processes {
-		if p.PID == pid {
-			s.owner = p
+	var reason error
+	for i, port := range ports {
+		pid, address, err := s.finder.Find(ctx, pids, addresses, port)
+		if err != nil {
+			// While a port is free the engine may still come to listen there.
+			if reason == nil || errors.Is(err, sockets.ErrNobody) {
+				reason = err
+			}
+			continue
 		}
+		for _, p := range processes {
+			if p.PID == pid {
+				s.owner = p
+			}
+		}
+		if i > 0 {
+			ports[0], ports[i] = port, ports[0]
+			s.fetcher.use(port)
+			s.logger.Debug("The engine listens on another of its ports", zap.Uint16("port", port))
+		}
+		return address, nil
 	}
-	return address, nil
+	return netip.AddrPort{}, reason
 }
 
 // resolve returns the addresses that a host stands for.
@@ -203,9 +224,9 @@ func (s *scraper) unowned(now time.Time, err error) {
 	}
 	switch hint := "; --metrics-port (verify_owner: false) has it read all the same"; {
 	case errors.Is(err, sockets.ErrForeign), errors.Is(err, sockets.ErrUnreadable):
-		s.warn(fmt.Sprintf("The engine's metrics page on port %d is not read: %v%s", s.port, err, hint))
+		s.warn(fmt.Sprintf("The engine's metrics page on port %d is not read: %v%s", s.ports[0], err, hint))
 	case errors.Is(err, sockets.ErrNamespace):
-		s.warn(fmt.Sprintf("The engine's metrics page on port %d is not read: %v", s.port, err))
+		s.warn(fmt.Sprintf("The engine's metrics page on port %d is not read: %v", s.ports[0], err))
 	}
 }
 

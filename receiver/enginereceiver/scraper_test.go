@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -351,6 +352,50 @@ func TestEngineThatStartsLate(t *testing.T) {
 	s.tick(100)
 	assert.Equal(t, oneSeries, s.series())
 	assert.Empty(t, s.warnings())
+}
+
+// An engine whose default port differs from version to version is read where it listens, whoever has the other port.
+func TestOtherPorts(t *testing.T) {
+	ours := workload.Process{PID: os.Getpid(), Root: os.Getpid()}
+	foreign := workload.Process{PID: os.Getppid(), Root: os.Getppid()}
+	p, other := newPage(t, onePage), newPage(t, onePage)
+	free := freePort(t)
+	portOf := func(p *page) int {
+		_, text, err := net.SplitHostPort(p.Listener.Addr().String())
+		require.NoError(t, err)
+		port, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return port
+	}
+
+	s := newStepped(t, "127.0.0.1:"+free, func(c *Config) { c.OtherPorts = []int{portOf(p)} })
+	s.follow(newTree(ours).NewReader(), true)
+	for n := 2; n < 5; n++ {
+		s.tick(n)
+		assert.Equal(t, oneSeries, s.series(), n)
+	}
+	for _, r := range p.seen() {
+		assert.Equal(t, p.Listener.Addr().String(), r.Host)
+	}
+
+	// Nothing listens at the first port and a foreign process at the other one: neither is asked, and that is no reason
+	// to wait longer.
+	s = newStepped(t, "127.0.0.1:"+free, func(c *Config) { c.OtherPorts = []int{portOf(other)} })
+	s.follow(newTree(foreign).NewReader(), true)
+	for n := range 100 {
+		s.tick(n)
+	}
+	assert.Empty(t, other.seen())
+	assert.Empty(t, s.warnings())
+	assert.Zero(t, s.delay)
+
+	// Without the look at the owner the first port is the only one.
+	s = newStepped(t, p.URL, func(c *Config) { c.OtherPorts = []int{portOf(other)} })
+	s.follow(newTree(foreign).NewReader(), false)
+	s.tick(2)
+	s.tick(3)
+	assert.Len(t, p.seen(), 2)
+	assert.Empty(t, other.seen())
 }
 
 // "localhost" is dialled at the address that was verified.
