@@ -144,6 +144,9 @@ func (r *amdsmiReceiver) report(found round, now time.Time) {
 			}
 			d.firstSeen = r.firstSeen[key]
 		}
+		if found.opened.guessed {
+			r.once("ids", "Devices are selected by HIP's ids, which this AMD SMI library (before ROCm 6.4) does not tell: all are reported (select them by index)")
+		}
 		if r.told["lost"] {
 			delete(r.told, "lost")
 			r.logger.Info("The AMD GPUs answer again")

@@ -287,6 +287,18 @@ func TestSelectedByHIP(t *testing.T) {
 	}
 }
 
+// TestIDsNotTold: before release 25 the library does not know HIP's ids. Nothing would be worse than too much.
+func TestIDsNotTold(t *testing.T) {
+	x := start(t, newFake(t, scenario(t, "mi210")).path, "ROCR_VISIBLE_DEVICES=GPU-11aa22bb33cc44dd")
+	if s := x.next(); len(s.devices) != 1 {
+		t.Errorf("devices are %v", s.devices)
+	}
+	x.stop()
+	if entries := x.logs.FilterMessageSnippet("all are reported").All(); len(entries) != 1 || entries[0].Level.String() != "warn" {
+		t.Errorf("messages are %v", x.logs.All())
+	}
+}
+
 func TestConfig(t *testing.T) {
 	conf, err := confmaptest.LoadConf("testdata/config.yaml")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 type session struct {
 	lib     *smi.Library
 	devices []*device
+	guessed bool // all devices are read, since those of the workload could not be told
 }
 
 // openSession initialises the library and selects devices. A nil session without an error has nothing to read.
@@ -29,15 +30,16 @@ func openSession(candidates []string, selector selection.Selector) (*session, er
 	for i, d := range list {
 		uuids[i] = d.hipUUID
 	}
+	indices, guessed := selector.Choose(uuids)
 	var chosen []*device
-	for _, i := range selector.Choose(uuids) {
+	for _, i := range indices {
 		chosen = append(chosen, list[i])
 	}
 	if len(chosen) == 0 {
 		lib.Close()
 		return nil, nil
 	}
-	return &session{lib: lib, devices: chosen}, nil
+	return &session{lib: lib, devices: chosen, guessed: guessed}, nil
 }
 
 // round is what one round over all devices has brought.

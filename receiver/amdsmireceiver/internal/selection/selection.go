@@ -59,12 +59,17 @@ func New(devices []string, lookup func(string) (string, bool)) Selector {
 }
 
 // Choose returns the indices of the selected devices, whose HIP UUIDs (empty where there is none) are given in HIP's order.
-func (s Selector) Choose(uuids []string) []int {
-	list := make([]int, len(uuids))
+// guessed says that an entry is a UUID and none is known, so that all devices are chosen.
+func (s Selector) Choose(uuids []string) (list []int, guessed bool) {
+	list = make([]int, len(uuids))
 	for i := range list {
 		list[i] = i
 	}
+	known := slices.ContainsFunc(uuids, func(uuid string) bool { return uuid != "" })
 	for _, items := range s.lists {
+		if !known && slices.ContainsFunc(items, isUUID) {
+			return list, true
+		}
 		var chosen []int
 		for _, item := range items {
 			d, ok := pick(list, uuids, item)
@@ -80,7 +85,11 @@ func (s Selector) Choose(uuids []string) []int {
 	if s.rank >= 0 && s.rank < len(list) {
 		list = list[s.rank : s.rank+1]
 	}
-	return list
+	return list, false
+}
+
+func isUUID(item string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(item)), "gpu-")
 }
 
 // pick finds the one device of the list that an entry names; false where there is none or more than one.

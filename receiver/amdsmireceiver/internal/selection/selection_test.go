@@ -41,17 +41,26 @@ func TestSelection(t *testing.T) {
 			return "", false
 		})
 		var got []string
-		for _, i := range s.Choose(uuids) {
+		for _, i := range first(s.Choose(uuids)) {
 			got = append(got, strconv.Itoa(i))
 		}
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: %v, want %s", tc.env, got, tc.want)
 		}
 	}
-	if got := New([]string{"1"}, os.LookupEnv).Choose(uuids); len(got) != 1 || got[0] != 1 {
+	if got, guessed := New([]string{"1"}, os.LookupEnv).Choose(uuids); len(got) != 1 || got[0] != 1 || guessed {
 		t.Errorf("configured: %v", got)
 	}
+	// Older libraries tell no ids.
+	for items, all := range map[string]bool{"1": false, "1,GPU-aaaa1": true, " gpu-aaaa1": true, "-1": false} {
+		got, guessed := New(strings.Split(items, ","), os.LookupEnv).Choose([]string{"", ""})
+		if guessed != all || all && len(got) != 2 {
+			t.Errorf("%s without ids: %v, guessed %v", items, got, guessed)
+		}
+	}
 }
+
+func first(list []int, _ bool) []int { return list }
 
 // FuzzSelection: whatever stands in the variables, devices are chosen once each, and a valid entry before it stays one.
 func FuzzSelection(f *testing.F) {
@@ -62,7 +71,7 @@ func FuzzSelection(f *testing.F) {
 		uuids := []string{"GPU-aaaa0", "GPU-aaaa1", "", "GPU-bbbb3"}
 		env := map[string]string{"ROCR_VISIBLE_DEVICES": rocr, "HIP_VISIBLE_DEVICES": hip, "SLURM_LOCALID": rank, "SLURM_STEP_TASKS_PER_NODE": size}
 		choose := func() []int {
-			return New(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).Choose(uuids)
+			return first(New(nil, func(key string) (string, bool) { v, ok := env[key]; return v, ok }).Choose(uuids))
 		}
 		chosen := choose()
 		for i, d := range chosen {
