@@ -48,8 +48,8 @@ func (g *gpuEnvironment) rocm() {
 	g.msg.debug("ROCm profiling on, ROCm %s", cmp.Or(version, "of unknown version"))
 }
 
-// withTool puts a tool first in a list of tools that does not have it yet. A list of several ends with a colon: one
-// release of the SDK overlooks what comes after the last one.
+// withTool puts a tool first in a list of tools that does not have it yet. A list of several ends with a colon: the
+// SDK overlooks what comes after the last one.
 func withTool(list, library string) string {
 	tools := slices.DeleteFunc(strings.Split(list, ":"), func(tool string) bool { return tool == "" })
 	if !slices.Contains(tools, library) {
