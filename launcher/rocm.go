@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // rocm puts our library among the tools of rocprofiler-sdk. The SDK ends a program whose tool it cannot load, so that
@@ -69,7 +71,27 @@ func toolProblem(library string) string {
 	case strings.Contains(library, ":"):
 		return "has a colon in its path, which ROCP_TOOL_LIBRARIES cannot hold"
 	}
-	return libraryProblem(library)
+	if problem := libraryProblem(library); problem != "" {
+		return problem
+	}
+	if !isExecutableMemory(library) {
+		return "cannot be mapped for execution (is its file system mounted noexec?)"
+	}
+	return ""
+}
+
+// isExecutableMemory reports whether the loader may map a file as code.
+func isExecutableMemory(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	code, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		return false
+	}
+	return unix.Munmap(code) == nil
 }
 
 // rocmHomes lists the ROCm installations: those that are asked for, the default, and all versions beside it.

@@ -154,6 +154,16 @@ func TestROCmUnloadable(t *testing.T) {
 			}
 		})
 	}
+	t.Run("noexec", func(t *testing.T) {
+		tree := newROCmTree(t)
+		tree.write(t, tree.root+"/opt/rocm/lib/librocprofiler-sdk.so.1", "")
+		onNoexec(t, tree.libraries, func() {
+			tree.write(t, tree.libraries+"/"+rocmLibrary, elfLibrary)
+			if tools, said := tree.apply(t, "PATH=/nonexistent"); tools != "" || !strings.Contains(said, "noexec") {
+				t.Errorf("tools %q, said %q", tools, said)
+			}
+		})
+	})
 	t.Run("colon", func(t *testing.T) {
 		tree := newROCmTree(t)
 		tree.write(t, tree.root+"/opt/rocm/lib/librocprofiler-sdk.so.1", "")
@@ -169,6 +179,30 @@ func TestROCmUnloadable(t *testing.T) {
 			t.Errorf("tools %q, said %q", tools, said)
 		}
 	})
+}
+
+// onNoexec calls f where a directory is a file system from which nothing may be executed. Only its thread sees that.
+func onNoexec(t *testing.T, directory string, f func()) {
+	t.Helper()
+	done := make(chan string)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		problem := "stopped"
+		defer func() { done <- problem }()
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			problem = "no mount namespace: " + err.Error()
+		} else if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			problem = "no private mounts: " + err.Error()
+		} else if err := unix.Mount("tmpfs", directory, "tmpfs", unix.MS_NOEXEC, ""); err != nil {
+			problem = "no mount: " + err.Error()
+		} else {
+			f()
+			problem = ""
+		}
+	}()
+	if problem := <-done; problem != "" {
+		t.Skip(problem)
+	}
 }
 
 func TestROCmVersion(t *testing.T) {
