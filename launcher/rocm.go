@@ -50,11 +50,11 @@ func (g *gpuEnvironment) rocm() {
 	g.msg.debug("ROCm profiling on, ROCm %s", cmp.Or(version, "of unknown version"))
 }
 
-// withTool puts a tool first in a list of tools that does not have it yet. A list of several ends with a colon: the
-// SDK overlooks what comes after the last one.
+// withTool puts a tool first in a list of tools that does not have it yet, nor one of its name from another place: the two
+// would write the same document. A list of several ends with a colon: the SDK overlooks what comes after the last one.
 func withTool(list, library string) string {
 	tools := slices.DeleteFunc(strings.Split(list, ":"), func(tool string) bool { return tool == "" })
-	if !slices.Contains(tools, library) {
+	if !slices.ContainsFunc(tools, func(tool string) bool { return filepath.Base(tool) == filepath.Base(library) }) {
 		tools = slices.Insert(tools, 0, library)
 	}
 	if len(tools) == 1 {

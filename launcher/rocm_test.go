@@ -20,6 +20,7 @@ func TestWithTool(t *testing.T) {
 		{":/a.so::/b.so", "/g.so:/a.so:/b.so:"},
 		{"/g.so:/a.so:", "/g.so:/a.so:"},
 		{"/a.so:/g.so", "/a.so:/g.so:"},
+		{"/elsewhere/g.so", "/elsewhere/g.so"},
 	} {
 		if got := withTool(tc.list, "/g.so"); got != tc.want {
 			t.Errorf("withTool(%q) is %q, want %q", tc.list, got, tc.want)
