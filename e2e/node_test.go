@@ -150,7 +150,7 @@ func TestNode(t *testing.T) {
 
 	complete := func(d *document) bool {
 		for i, pid := range []int{first, second} {
-			if d.find("demo_tokens", "process.pid="+strconv.Itoa(pid)) == nil || d.find("demo_request_latency_seconds", "engine="+strconv.Itoa(i)) == nil {
+			if d.find("demo_tokens", "process.pid="+strconv.Itoa(pid)) == nil || d.find("demo_request_latency_seconds", "replica="+strconv.Itoa(i)) == nil {
 				return false
 			}
 		}

@@ -44,6 +44,7 @@ type Page struct {
 // Parser reads the pages of one source. It is not for concurrent use.
 type Parser struct {
 	maxSeries int
+	taken     map[string]bool // labels that mean something else where the series go
 
 	page    uint64 // number of the current page
 	pruned  uint64 // number of the last page on which room was made for new series
@@ -77,10 +78,16 @@ type line struct {
 	dropped bool
 }
 
-// NewParser returns a Parser that gives at most maxSeries series a page.
-func NewParser(maxSeries int) *Parser {
+// NewParser returns a Parser that gives at most maxSeries series a page. Labels with one of the taken names are given
+// "exported_" before theirs, as a Prometheus server does with labels that it sets itself.
+func NewParser(maxSeries int, taken ...string) *Parser {
+	names := make(map[string]bool, len(taken))
+	for _, name := range taken {
+		names[name] = true
+	}
 	return &Parser{
 		maxSeries: maxSeries,
+		taken:     names,
 		decls:     newDeclarations(),
 		lines:     make(map[string]*line),
 		parts:     make(map[string]*part),
@@ -395,7 +402,11 @@ func (p *Parser) resolve() *line {
 			above = true
 		case pidLabel, positionLabel:
 		default:
-			p.tags = append(p.tags, series.Tag{Key: l.Name, Value: l.Value})
+			key := l.Name
+			for p.taken[key] || key != l.Name && p.labels.Has(key) {
+				key = "exported_" + key
+			}
+			p.tags = append(p.tags, series.Tag{Key: key, Value: l.Value})
 		}
 		p.own = appendText(appendText(p.own, l.Name), l.Value)
 	})

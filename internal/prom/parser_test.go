@@ -224,6 +224,22 @@ func TestKnownLinesReadLikeNewOnes(t *testing.T) {
 	}
 }
 
+func TestTakenLabels(t *testing.T) {
+	p := NewParser(10, "engine", "exported_model")
+	for range 2 {
+		page := parse(t, p, classic, `# TYPE a gauge
+a{engine="0",model="m"} 1
+a{engine="1",exported_engine="x"} 2
+a{exported_model="n"} 3
+`, 1)
+		assert.Equal(t, []string{
+			`a gauge {exported_engine="0",model="m"} 1.0`,
+			`a gauge {exported_engine="x",exported_exported_engine="1"} 2.0`,
+			`a gauge {exported_exported_model="n"} 3.0`,
+		}, describeAll(page.Series))
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Run("100,000 series", func(t *testing.T) {
 		p := NewParser(300)

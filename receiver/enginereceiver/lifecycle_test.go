@@ -2,6 +2,7 @@ package enginereceiver
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -97,6 +98,31 @@ func TestSeveralEndpoints(t *testing.T) {
 		}
 		return seen["vllm:num_requests_running gauge {replica=a,zone=1} 1.0"] && seen["vllm:num_requests_running gauge {replica=b} 1.0"]
 	})
+}
+
+// Two servers whose pages use the name of the tag that tells them apart stay two, and keep what their pages say.
+func TestTagThatIsALabelOfThePage(t *testing.T) {
+	const text = "# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total{engine=\"0\"} %d\nvllm:generation_tokens_total{engine=\"1\"} %d\n"
+	a, b := newPage(t, fmt.Sprintf(text, 1, 2)), newPage(t, fmt.Sprintf(text, 3, 4))
+	sink := new(consumertest.MetricsSink)
+	running(t, newReceiverOf(t, sink, func(c *Config) {
+		c.Endpoints = []EndpointConfig{
+			{Endpoint: a.URL, Tags: map[string]string{"engine": "a"}}, {Endpoint: b.URL, Tags: map[string]string{"engine": "b"}},
+		}
+	}), componenttest.NewNopHost())
+	seen := make(map[string]bool)
+	eventually(t, "four series", func() bool {
+		for _, md := range sink.AllMetrics() {
+			for _, line := range decode(t, md) {
+				seen[line] = true
+			}
+		}
+		return len(seen) >= 4
+	})
+	for i, tags := range []string{"engine=a,exported_engine=0", "engine=a,exported_engine=1", "engine=b,exported_engine=0", "engine=b,exported_engine=1"} {
+		assert.True(t, seen[fmt.Sprintf("vllm:generation_tokens counter {%s} %d.0", tags, i+1)], "%s: %v", tags, seen)
+	}
+	assert.Len(t, seen, 4)
 }
 
 // A page that takes longer than the interval is not asked for twice at a time.

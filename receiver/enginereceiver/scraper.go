@@ -74,6 +74,11 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 	for _, other := range page.OtherPorts {
 		ports = append(ports, uint16(other))
 	}
+	builder := newBuilder(page.Tags)
+	taken := make([]string, len(builder.tags))
+	for i, tag := range builder.tags {
+		taken[i] = tag.Key
+	}
 	return &scraper{
 		page:    page,
 		logger:  r.set.Logger.With(zap.String("endpoint", f.url.Redacted())),
@@ -82,8 +87,8 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 		now:     r.now,
 		slack:   r.cfg.Interval / 10,
 		fetcher: f,
-		parser:  prom.NewParser(r.cfg.MaxSeries),
-		builder: newBuilder(page.Tags),
+		parser:  prom.NewParser(r.cfg.MaxSeries, taken...),
+		builder: builder,
 		finder:  sockets.NewFinder(r.cfg.ProcFSPath),
 		host:    f.url.Hostname(),
 		ports:   ports,
