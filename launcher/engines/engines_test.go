@@ -40,6 +40,7 @@ func TestDetection(t *testing.T) {
 		{"/opt/llama/llama-server -m m.gguf", LlamaCPP},
 		{"llama serve -hf a/b", LlamaCPP},
 		{"nice /opt/bin/llama serve", LlamaCPP},
+		{"llama server -m m.gguf", LlamaCPP},
 		{"llama cli -hf a/b", Generic},
 		{"llama", Generic},
 		{"uv run vllm serve", VLLM},

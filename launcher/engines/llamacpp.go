@@ -9,9 +9,9 @@ type llamaCPP struct{}
 
 func (llamaCPP) name() string { return LlamaCPP }
 
-// The program of all its tools is a server as `llama serve` only.
+// The program of all its tools is a server by its first word only.
 func (llamaCPP) command(base string, words []string) bool {
-	return base == "llama-server" || base == "llama" && len(words) > 0 && words[0] == "serve"
+	return base == "llama-server" || base == "llama" && len(words) > 0 && (words[0] == "serve" || words[0] == "server")
 }
 
 func (llamaCPP) module(string) bool { return false }
