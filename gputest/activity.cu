@@ -97,6 +97,30 @@ void threads() {
   for (auto& t : all) t.join();
 }
 
+// Two devices: 3 of kernel_a on the first and 5 of kernel_b on the second, 4 copies of 1 MiB from one to the other directly,
+// and 2 of 64 KiB that go through the host. Prints "no peer access" where the first are not possible.
+void devices() {
+  char *first, *second;
+  CHECK_CUDA(cudaSetDevice(0));
+  CHECK_CUDA(cudaMalloc(&first, 1 << 20));
+  for (int i = 0; i < 3; i++) kernel_a<<<1, 32>>>(kCycles);
+  CHECK_CUDA(cudaSetDevice(1));
+  CHECK_CUDA(cudaMalloc(&second, 1 << 20));
+  for (int i = 0; i < 5; i++) kernel_b<<<1, 32>>>(kCycles);
+  for (int i = 0; i < 2; i++) CHECK_CUDA(cudaMemcpyPeer(second, 1, first, 0, 65536));
+  int possible = 0;
+  CHECK_CUDA(cudaDeviceCanAccessPeer(&possible, 1, 0));
+  if (possible) {
+    CHECK_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+    for (int i = 0; i < 4; i++) CHECK_CUDA(cudaMemcpyPeer(second, 1, first, 0, 1 << 20));
+  } else {
+    puts("no peer access");
+  }
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaSetDevice(0));
+  CHECK_CUDA(cudaDeviceSynchronize());
+}
+
 // A second context of the driver beside the primary one: 3 kernels in each.
 void contexts() {
   for (int i = 0; i < 3; i++) kernel_a<<<1, 32>>>(kCycles);
@@ -214,6 +238,7 @@ int main(int argc, char** argv) {
   if (what == "syncs") syncs();
   if (what == "threads") threads();
   if (what == "contexts") contexts();
+  if (what == "devices") devices();
   if (what == "graph") graph();
   if (what == "short" || what == "fork_before" || what == "fork_after" || what == "exec" || what == "_exit" || what == "signal" ||
       what == "exception" || what == "status") {

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 arguments = None
@@ -157,6 +158,86 @@ def case_contexts(f):
     f.equal("kernel_a", samples(d, "cuda_kernels_nanoseconds", "kernel_a"), 3)
     f.equal("kernel_b", samples(d, "cuda_kernels_nanoseconds", "kernel_b"), 3)
     f.clean(d)
+
+
+def gpus():
+    r = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True, timeout=30)
+    return len(r.stdout.splitlines())
+
+
+def case_devices(f):
+    if gpus() < 2:
+        f.notes.append("one GPU: not run")
+        return
+    r = Run(activity("devices"))
+    d = r.document()
+    f.ended(r)
+    f.equal("kernel_a", samples(d, "cuda_kernels_nanoseconds", "kernel_a"), 3)
+    f.equal("kernel_b", samples(d, "cuda_kernels_nanoseconds", "kernel_b"), 5)
+    if "no peer access" not in r.out:
+        f.equal("direct copies", samples(d, "cuda_memcpy_nanoseconds", "peer_to_peer") >= 4, True)
+        f.true("bytes of direct copies", (value(d, "cuda_memcpy_bytes", kind="peer_to_peer") or 0) >= 4 << 20)
+    f.clean(d)
+    f.notes.append("%s copies %s, bytes %s" % (r.out.strip(), frames(d, "cuda_memcpy_nanoseconds"),
+                   {m["tags"]["kind"]: m["value"] for m in d["metrics"] if m["name"] == "cuda_memcpy_bytes"}))
+
+
+def signals(port):
+    with urllib.request.urlopen("http://127.0.0.1:%d/signals" % port, timeout=5) as reply:
+        return json.load(reply)
+
+
+def case_collective(f):
+    """A process per GPU, all-reduces between them: each process counts its own kernels, each GPU its own bytes."""
+    n = gpus()
+    if n < 2:
+        f.notes.append("one GPU: not run")
+        return
+    times, size, port = 200, 256 << 20, 18461
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GRAPHSIGNAL_")}
+    p = subprocess.Popen([os.path.join(arguments.root, "bin/graphsignal-run"), "--listen-port", str(port), sys.executable,
+                          os.path.join(HERE, "collective.py"), str(n), str(times), str(size)],
+                         env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        # The program says when it is ready, when it has done its work, and goes on when it is told to.
+        documents, texts = [], []
+        for want in ("ready", "done"):
+            f.equal("the program says", p.stdout.readline().strip(), want)
+            time.sleep(3.5)  # two collections
+            documents.append(signals(port))
+            texts.append(subprocess.run(["nvidia-smi", "nvlink", "-gt", "d"], stdout=subprocess.PIPE, text=True, timeout=30).stdout)
+            if want == "done":
+                top = subprocess.run([os.path.join(arguments.root, "bin/graphsignal-top"), "--once", "--port", str(port)],
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30).stdout
+            p.stdin.write("go\n")
+            p.stdin.flush()
+        _, err = p.communicate(timeout=60)
+    finally:
+        p.kill()
+    f.equal("status: " + err[-500:], p.returncode, 0)
+    before, after = documents
+    counted = {}
+    for m in after["metrics"]:
+        found = [x for x in m["stats"].get("frames", []) if "AllReduce" in x["name"]]
+        if m["name"] == "cuda_kernels_nanoseconds" and found:
+            counted[m["tags"]["process.pid"]] = sum(x["samples"] for x in found)
+            f.notes.append("process %s: %s" % (m["tags"]["process.pid"], found))
+    # One before "ready".
+    f.equal("all-reduces by process", sorted(counted.values()), [times + 1] * n)
+
+    def totals(document, name):
+        return {m["tags"].get("device.index"): m["stats"].get("total") for m in document["metrics"] if m["name"] == name}
+
+    for direction in ("tx", "rx"):
+        name = "gpu_nvlink_throughput_data_%s_kibibytes" % direction
+        a, b = totals(before, name), totals(after, name)
+        f.notes.append("%s: %s" % (name, {k: (b[k] - a[k]) if a.get(k) is not None else None for k in b}))
+    f.notes.append("all-reduces %d of %d KiB by each of %d processes" % (times, size >> 10, n))
+    keep = os.environ.get("OUT")
+    if keep:
+        with open(os.path.join(keep, "collective.json"), "w") as t:
+            json.dump({"before": before, "after": after, "smi": texts, "top": top}, t)
+        print(top)
 
 
 def case_graph_modes(f):
@@ -392,8 +473,8 @@ def case_product(f):
 
 
 # Cases that must have the GPU to themselves come last and one after another.
-TOGETHER = ["copies", "syncs", "threads", "contexts", "graph_modes", "lives", "environments"]
-ALONE = ["never_idle", "slow_kernels", "truth", "many_records", "profiler_inside", "product", "exits"]
+TOGETHER = ["copies", "syncs", "threads", "contexts", "graph_modes", "lives", "environments", "devices"]
+ALONE = ["never_idle", "slow_kernels", "truth", "many_records", "profiler_inside", "product", "collective", "exits"]
 
 
 def main():

@@ -299,6 +299,15 @@ void leave(unsigned ms) {
   printf("{}\n");
 }
 
+using PrimaryState = int (*)(int, unsigned*, int*);
+
+PrimaryState primary_state() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  const PrimaryState found = reinterpret_cast<PrimaryState>(dlsym(driver, "cuDevicePrimaryCtxGetState"));
+  REQUIRE(found);
+  return found;
+}
+
 // The device is there but never used: reading must not create a context.
 void untouched(double seconds) {
   static graphsignal_instrument_data host;
@@ -306,12 +315,35 @@ void untouched(double seconds) {
   int count = 0;
   CHECK_CUDA(cudaGetDeviceCount(&count));  // initializes the driver
   wait_seconds(seconds);
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  using PrimaryState = int (*)(int, unsigned*, int*);
-  const PrimaryState primary_state = reinterpret_cast<PrimaryState>(dlsym(driver, "cuDevicePrimaryCtxGetState"));
   unsigned flags;
   int active = 1;
-  REQUIRE(primary_state && primary_state(0, &flags, &active) == 0 && active == 0);
+  REQUIRE(primary_state()(0, &flags, &active) == 0 && active == 0);
+  printf("{}\n");
+}
+
+// A probe on the second device, and with `both` one on the first too. Reading a probe must not create a context elsewhere.
+void devices(bool both, double seconds) {
+  int count = 0;
+  CHECK_CUDA(cudaGetDeviceCount(&count));
+  REQUIRE(count >= 2);
+  for (int device = both ? 0 : 1; device < 2; device++) {
+    CHECK_CUDA(cudaSetDevice(device));
+    graphsignal_probe_cuda_pool pool = {};
+    REQUIRE(graphsignal_probe_cuda_pool_init(&pool, 16) == 0);
+    const char* keys[] = {"i"};
+    const char* values[] = {device ? "1" : "0"};
+    graphsignal_probe_entry* e = graphsignal_probe_register_cuda("test_devices", keys, values, 1);
+    REQUIRE(e && e->device_id == device);
+    graphsignal_probe_entry* pooled = graphsignal_probe_register_cuda_pooled(&pool, "test_devices_pooled", keys, values, 1);
+    REQUIRE(pooled && pooled->device_id == device);
+    record_blocks<<<100 + device, 128>>>(graphsignal_probe_device_data(e), 7);
+    record_blocks<<<200 + device, 128>>>(graphsignal_probe_device_data(pooled), 7);
+    CHECK_CUDA(cudaDeviceSynchronize());
+  }
+  wait_seconds(seconds);
+  unsigned flags;
+  int active = 1;
+  REQUIRE(primary_state()(0, &flags, &active) == 0 && active == (both ? 1 : 0));
   printf("{}\n");
 }
 
@@ -330,6 +362,8 @@ int main(int argc, char** argv) {
   else if (what == "reset") reset(number);
   else if (what == "leave") leave(static_cast<unsigned>(number));
   else if (what == "untouched") untouched(number);
+  else if (what == "devices") devices(true, number);
+  else if (what == "second_device") devices(false, number);
   else return 2;
   fflush(stdout);
   return 0;

@@ -98,6 +98,11 @@ class Findings:
             self.notes.append("log %s" % run.log())
 
 
+def gpus():
+    r = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, text=True, timeout=30)
+    return len(r.stdout.splitlines())
+
+
 def verdict(f):
     return "WRONG" if f.failed else "exact"
 
@@ -174,6 +179,19 @@ def case_untouched(f):
     f.equal("unread", metric(r.document, "graphsignal_probe_unread_instruments").get("value"), 1)
 
 
+def case_devices(f):
+    if gpus() < 2:
+        f.notes.append("one GPU: not run")
+        return
+    for mode, used in (("devices", (0, 1)), ("second_device", (1,))):
+        r = Run(mode, 2.5)
+        f.ended(r)
+        for name, blocks in (("test_devices", 100), ("test_devices_pooled", 200)):
+            counts = {m["tags"]["i"]: m.get("count") for m in r.document["metrics"] if m["name"] == name}
+            f.equal("%s: counts of %s" % (mode, name), counts, {str(d): blocks + d for d in used})
+        f.equal("%s: unread" % mode, metric(r.document, "graphsignal_probe_unread_instruments"), {})
+
+
 def case_example(f):
     folder = os.path.join(arguments.root, "examples/probes-cuda")
     r = subprocess.run(["make", "-C", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
@@ -203,7 +221,7 @@ def case_leave(f):
 
 def case_readers(f):
     for kind, n in (("pooled", 1), ("pooled", 100), ("pooled", 1440), ("pooled", 4096), ("separate", 100), ("separate", 1440)):
-        r = Run(kind, n, 4.5)
+        r = Run(kind, n, 5.5)
         f.ended(r)
         values = [m for m in r.document["metrics"] if m["name"] == "test_many"]
         f.equal("%s %d: entries" % (kind, n), len(values), n)
@@ -252,7 +270,7 @@ def case_bench(f):
 
 
 # Those whose timing matters run alone.
-TOGETHER = ["headers", "record", "signals", "bins", "capture", "reset", "untouched"]
+TOGETHER = ["headers", "record", "signals", "bins", "capture", "reset", "untouched", "devices"]
 ALONE = ["example", "leave", "readers", "gaps", "bench"]
 
 
