@@ -18,7 +18,7 @@
 // whatever its version: sizes, offsets and the meaning of each field never change.
 //
 // Environment: GRAPHSIGNAL_PROBE_LIB names (by absolute path) a publisher library, which the first registration loads.
-// It is ignored in set-user-id programs.
+// It is ignored in set-user-id programs and in statically linked ones, whose probes nobody reads.
 //
 // No link flag is needed: where the dynamic linker does not show a registry, the publisher looks for it in memory. An executable
 // may still export it (-rdynamic) for readers that do not look.
@@ -263,13 +263,28 @@ static inline void graphsignal_probe__no_block() {
   graphsignal_probe__unlock(r);
 }
 
+#if defined(__linux__)
+// Whether the program has a dynamic loader. To load a library into a statically linked one brings in a second libc, and crashes.
+static inline bool graphsignal_probe__has_loader() {
+  const char* header = reinterpret_cast<const char*>(getauxval(AT_PHDR));
+  if (!header) return true;  // not told
+  const size_t size = getauxval(AT_PHENT);
+  for (size_t n = getauxval(AT_PHNUM); n > 0; n--, header += size) {
+    uint32_t type;
+    memcpy(&type, header, sizeof(type));
+    if (type == 3) return true;  // PT_INTERP
+  }
+  return false;
+}
+#endif
+
 // Loads the publisher that GRAPHSIGNAL_PROBE_LIB names and hands it this registry; once per copy of the header.
 // Runs without the lock: loading runs foreign constructors.
 static inline void graphsignal_probe__start_publisher(struct graphsignal_probe_registry* r) {
 #if defined(__linux__)
   static int started = 0;
   if (__atomic_exchange_n(&started, 1, __ATOMIC_ACQ_REL) != 0) return;
-  if (getauxval(AT_SECURE) != 0) return;
+  if (getauxval(AT_SECURE) != 0 || !graphsignal_probe__has_loader()) return;
   const char* path = getenv("GRAPHSIGNAL_PROBE_LIB");
   if (!path || path[0] != '/') return;
   void* lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);

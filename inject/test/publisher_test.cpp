@@ -132,6 +132,18 @@ TEST(set_user_id_programs_are_left_alone) {
   CHECK_EQ(test::list(f.directory.path).size(), static_cast<size_t>(1));
 }
 
+TEST(statically_linked_programs_are_left_alone) {
+  const std::string without_loader = program + "_static";
+  if (!test::exists(without_loader)) {
+    printf("     (needs the static libc: not run)\n");
+    return;
+  }
+  Fixture f;
+  const std::string env = "GRAPHSIGNAL_SHM_PATH=" + f.directory.path;
+  CHECK(exited(test::run({without_loader, "all"}, {env, "GRAPHSIGNAL_PROBE_LIB=" + library}), 3));
+  CHECK(test::list(f.directory.path).empty());
+}
+
 TEST(unusable_places_do_no_harm) {
   test::TemporaryDirectory none;
   const std::string env = "GRAPHSIGNAL_SHM_PATH=/nonexistent/place";
