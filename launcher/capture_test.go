@@ -200,6 +200,30 @@ func testSegments(t *testing.T) *segments {
 	return &segments{path: dir, dir: fd, file: -1}
 }
 
+// TestRunIsHeldWhileItGoesOn: sweeps of other runs look at the lock, and at whose run it is.
+func TestRunIsHeldWhileItGoesOn(t *testing.T) {
+	s, err := newSegments(t.TempDir(), os.Getpid(), "run-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(s.path)
+	other, err := unix.Open(s.path, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(other)
+	if err := unix.Flock(other, unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
+		t.Errorf("while the run goes on: %v, want %v", err, unix.EWOULDBLOCK)
+	}
+	_ = unix.Close(s.dir)
+	if err := unix.Flock(other, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if owner, err := os.ReadFile(filepath.Join(s.path, ".owner")); err != nil || !bytes.Contains(owner, []byte(`"run":"run-1"`)) {
+		t.Errorf("owner %s, %v", owner, err)
+	}
+}
+
 // lineRecord is the record of a line of standard output.
 func lineRecord(ts int64, line []byte) []byte {
 	return (&lineCutter{stream: "stdout", time: ts}).appendLine(nil, line)

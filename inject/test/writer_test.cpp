@@ -6,6 +6,8 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "json_reader.h"
@@ -546,6 +548,27 @@ TEST(threads_and_serialization_do_not_disturb_each_other) {
   CHECK_EQ(samples, 80000u);
   CHECK_EQ(value, 240000u);
   CHECK_EQ(metric(f.document(), "h")["count"].text, std::string("80000"));
+}
+
+// A program may close its standard descriptors and write to their numbers all the same: ours are none of them.
+TEST(descriptors_are_above_the_standard_ones) {
+  const test::TemporaryDirectory base;
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int fd = 0; fd <= 2; fd++) close(fd);
+    graphsignal::RunDirectory directory;
+    if (!directory.set(base.path.c_str())) _exit(1);
+    const int held = directory.open_checked();
+    if (held <= 2 || !directory.claim_probes("probe")) _exit(2);
+    if (!graphsignal::RunDirectory::replace_file(held, "probes.json", "{}", 2)) _exit(3);
+    for (int fd = 0; fd <= 2; fd++) {
+      if (fcntl(fd, F_GETFD) != -1) _exit(4 + fd);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
 }
 
 int main() {
