@@ -68,7 +68,7 @@ var fastCalls = []call{
 		}
 		return ret
 	}},
-	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, read: readFields},
+	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, read: readPCIeCounters},
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_corrected_volatile", nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC)},
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_uncorrected_volatile", nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)},
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_corrected_aggregate", nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC)},
@@ -78,7 +78,8 @@ var fastCalls = []call{
 // slowCalls are those that block or that ask the driver much; they lag behind by a collection.
 var slowCalls = []call{
 	{symbols: needs("nvmlDeviceGetPcieThroughput"), gpu: true, read: readPCIeSampled},
-	{symbols: needs("nvmlDeviceGetNvLinkState"), gpu: true, read: readLinks},
+	{symbols: needs("nvmlDeviceGetNvLinkState"), gpu: true, every: time.Minute, read: readLinks},
+	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, every: 10 * time.Second, read: readLinkThroughput},
 	{symbols: [][]string{{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"}}, read: readProcesses},
 }
 

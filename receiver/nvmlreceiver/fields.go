@@ -7,59 +7,20 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// allLinks is the scope of an NVLink field that means the sum over all links.
-const allLinks = 1<<32 - 1
-
-// linkFields are the throughput counters, in KiB over all links.
-var linkFields = []struct {
-	id   uint32
-	name string
-}{
-	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, "gpu_nvlink_throughput_data_tx_kibibytes"},
-	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, "gpu_nvlink_throughput_data_rx_kibibytes"},
-	{nvml.FI_DEV_NVLINK_THROUGHPUT_RAW_TX, "gpu_nvlink_throughput_raw_tx_kibibytes"},
-	{nvml.FI_DEV_NVLINK_THROUGHPUT_RAW_RX, "gpu_nvlink_throughput_raw_rx_kibibytes"},
-}
-
-// readFields reads the PCIe byte counters and the NVLink throughput with one call. Each field has a status of its own.
-func readFields(d *device, r *reading) nvml.Return {
-	var values []nvml.FieldValue
-	wantPCIe := d.pcie.wanted()
-	if wantPCIe {
-		values = append(values, pcieFields()...)
+// readPCIeCounters reads the PCIe byte counters.
+func readPCIeCounters(d *device, r *reading) nvml.Return {
+	if d.pcie.missing() {
+		return nvml.ERROR_NOT_SUPPORTED
 	}
-	firstLink := len(values)
-	if !d.noLinkFields {
-		for _, f := range linkFields {
-			values = append(values, nvml.FieldValue{FieldId: f.id, ScopeId: allLinks})
-		}
-	}
-	if len(values) > 0 {
+	if d.pcie.wanted() {
+		values := pcieFields()
 		if ret := d.handle.GetFieldValues(values); ret != nvml.SUCCESS {
 			return ret
 		}
-	}
-	if wantPCIe {
-		d.pcie.add(values[:firstLink])
+		d.pcie.add(values)
 	}
 	if tx, rx, ok := d.pcie.take(d); ok {
 		r.pcieThroughput(tx, rx)
-	}
-	var missing int
-	for i := range values[firstLink:] {
-		switch n, ret := fieldTotal(&values[firstLink+i]); {
-		case ret == nvml.SUCCESS:
-			r.counter(linkFields[i].name, n)
-		case meaning(ret) == unsupported:
-			missing++
-		case ret == nvml.ERROR_INVALID_ARGUMENT: // a driver that knows single links only
-			d.perLink.Store(true)
-			missing++
-		}
-	}
-	d.noLinkFields = d.noLinkFields || missing == len(linkFields)
-	if d.noLinkFields && d.pcie.missing() {
-		return nvml.ERROR_NOT_SUPPORTED
 	}
 	return nvml.SUCCESS
 }

@@ -13,6 +13,56 @@ type linkState struct {
 	// noFields says that the error counters are not fields (before Hopper), noCounters that they are not counters
 	// of a link either (from Blackwell on), noRecoveries that those of newer parts are not there.
 	noFields, noCounters, noRecoveries bool
+	// perLink says that throughput has to be asked for link by link.
+	perLink bool
+	// enabled are the links that were, when they were asked last.
+	enabled []int
+}
+
+// allLinks is the scope of an NVLink field that means the sum over all links.
+const allLinks = 1<<32 - 1
+
+// linkFields are the throughput counters, in KiB over all links.
+var linkFields = []struct {
+	id   uint32
+	name string
+}{
+	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, "gpu_nvlink_throughput_data_tx_kibibytes"},
+	{nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, "gpu_nvlink_throughput_data_rx_kibibytes"},
+	{nvml.FI_DEV_NVLINK_THROUGHPUT_RAW_TX, "gpu_nvlink_throughput_raw_tx_kibibytes"},
+	{nvml.FI_DEV_NVLINK_THROUGHPUT_RAW_RX, "gpu_nvlink_throughput_raw_rx_kibibytes"},
+}
+
+// readLinkThroughput reads the throughput over all links with one call. Each field has a status of its own.
+func readLinkThroughput(d *device, r *reading) nvml.Return {
+	if d.links.perLink {
+		return d.linkThroughput(r)
+	}
+	values := make([]nvml.FieldValue, len(linkFields))
+	for i, f := range linkFields {
+		values[i] = nvml.FieldValue{FieldId: f.id, ScopeId: allLinks}
+	}
+	if ret := d.handle.GetFieldValues(values); ret != nvml.SUCCESS {
+		return ret
+	}
+	var missing int
+	for i := range values {
+		switch n, ret := fieldTotal(&values[i]); {
+		case ret == nvml.SUCCESS:
+			r.counter(linkFields[i].name, n)
+		case meaning(ret) == unsupported:
+			missing++
+		case ret == nvml.ERROR_INVALID_ARGUMENT: // a driver that knows single links only
+			d.links.perLink = true
+		}
+	}
+	switch {
+	case d.links.perLink:
+		return d.linkThroughput(r)
+	case missing == len(linkFields):
+		return nvml.ERROR_NOT_SUPPORTED
+	}
+	return nvml.SUCCESS
 }
 
 // linkErrors are the error counters, each a sum over the enabled links.
@@ -53,13 +103,11 @@ func readLinks(d *device, r *reading) nvml.Return {
 	if !asked {
 		return last
 	}
+	d.links.enabled = enabled
 	r.gauge("gpu_nvlink_link_count", series.Int(int64(len(enabled))))
 	r.gauge("gpu_nvlink_active_links", series.Int(int64(len(enabled))))
 	if len(enabled) == 0 {
 		return nvml.SUCCESS
-	}
-	if d.perLink.Load() {
-		d.linkThroughput(r, enabled)
 	}
 	switch {
 	case d.linkErrorFields(r, enabled):
@@ -87,22 +135,54 @@ func (d *device) linkCount() int {
 	return d.links.present
 }
 
-// linkThroughput adds up the throughput counters of the links.
-func (d *device) linkThroughput(r *reading, links []int) {
-	var values []nvml.FieldValue
-	for _, f := range linkFields {
-		for _, link := range links {
-			values = append(values, nvml.FieldValue{FieldId: f.id, ScopeId: uint32(link)})
-		}
+// linkThroughput adds up the throughput counters of the enabled links, where the driver does not.
+func (d *device) linkThroughput(r *reading) nvml.Return {
+	if len(d.links.enabled) == 0 {
+		return nvml.SUCCESS
 	}
-	if d.handle.GetFieldValues(values) != nvml.SUCCESS {
-		return
-	}
+	ids := make([]uint32, len(linkFields))
 	for i, f := range linkFields {
-		if total, ok := sumFields(values[i*len(links) : (i+1)*len(links)]); ok {
-			r.counter(f.name, total)
+		ids[i] = f.id
+	}
+	totals, ret := d.sumLinks(ids, d.links.enabled)
+	for i, f := range linkFields {
+		if totals[i].known {
+			r.counter(f.name, totals[i].sum)
 		}
 	}
+	return ret
+}
+
+// linkTotal is the sum of a field over links; it is not known where any of them has no value.
+type linkTotal struct {
+	sum   series.Number
+	known bool
+}
+
+// sumLinks adds up fields over links with one call. The fields of a link are asked for side by side: the driver asks the
+// GPU anew whenever the link changes, at a millisecond each.
+func (d *device) sumLinks(ids []uint32, links []int) ([]linkTotal, nvml.Return) {
+	values := make([]nvml.FieldValue, 0, len(ids)*len(links))
+	for _, link := range links {
+		for _, id := range ids {
+			values = append(values, nvml.FieldValue{FieldId: id, ScopeId: uint32(link)})
+		}
+	}
+	totals := make([]linkTotal, len(ids))
+	if ret := d.handle.GetFieldValues(values); ret != nvml.SUCCESS {
+		return totals, ret
+	}
+	for i := range ids {
+		var sum uint64
+		known := true
+		for l := range links {
+			n, ret := fieldTotal(&values[l*len(ids)+i])
+			known = known && ret == nvml.SUCCESS
+			sum += n.Uint64()
+		}
+		totals[i] = linkTotal{series.Uint(sum), known}
+	}
+	return totals, nvml.SUCCESS
 }
 
 // linkErrorFields reads the errors of all links with one call.
@@ -110,36 +190,20 @@ func (d *device) linkErrorFields(r *reading, links []int) bool {
 	if d.links.noFields || !d.lib.Has("nvmlDeviceGetFieldValues") {
 		return false
 	}
-	var values []nvml.FieldValue
-	for _, e := range linkErrors {
-		for _, link := range links {
-			values = append(values, nvml.FieldValue{FieldId: e.field, ScopeId: uint32(link)})
-		}
+	ids := make([]uint32, len(linkErrors))
+	for i, e := range linkErrors {
+		ids[i] = e.field
 	}
-	ret := d.handle.GetFieldValues(values)
+	totals, ret := d.sumLinks(ids, links)
 	var found bool
 	for i, e := range linkErrors {
-		total, ok := sumFields(values[i*len(links) : (i+1)*len(links)])
-		if ret == nvml.SUCCESS && ok {
-			r.counter(e.name, total)
+		if totals[i].known {
+			r.counter(e.name, totals[i].sum)
 			found = true
 		}
 	}
 	d.links.noFields = !found && (ret == nvml.SUCCESS || meaning(ret) == unsupported)
 	return found
-}
-
-// sumFields adds up fields; false if any has no value.
-func sumFields(values []nvml.FieldValue) (series.Number, bool) {
-	var total uint64
-	for i := range values {
-		n, ret := fieldTotal(&values[i])
-		if ret != nvml.SUCCESS {
-			return series.Number{}, false
-		}
-		total += n.Uint64()
-	}
-	return series.Uint(total), true
 }
 
 // linkErrorCounters asks for each counter of each link.
@@ -177,14 +241,9 @@ func (d *device) linkRecoveries(r *reading, links []int) {
 	if d.links.noRecoveries || !d.lib.Has("nvmlDeviceGetFieldValues") {
 		return
 	}
-	var values []nvml.FieldValue
-	for _, link := range links {
-		values = append(values, nvml.FieldValue{FieldId: nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS, ScopeId: uint32(link)})
+	totals, ret := d.sumLinks([]uint32{nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS}, links)
+	if totals[0].known {
+		r.counter("gpu_nvlink_errors_recovery", totals[0].sum)
 	}
-	ret := d.handle.GetFieldValues(values)
-	total, ok := sumFields(values)
-	if ret == nvml.SUCCESS && ok {
-		r.counter("gpu_nvlink_errors_recovery", total)
-	}
-	d.links.noRecoveries = !ok && (ret == nvml.SUCCESS || meaning(ret) == unsupported)
+	d.links.noRecoveries = !totals[0].known && (ret == nvml.SUCCESS || meaning(ret) == unsupported)
 }

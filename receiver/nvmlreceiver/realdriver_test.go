@@ -42,7 +42,7 @@ func TestRealDriver(t *testing.T) {
 	fmt.Printf("listing %d devices %v; %d do not answer\n", len(list), time.Since(begin), len(skipped))
 	for _, id := range list {
 		quit := make(chan struct{})
-		d := newDevice(id, lib, quit, time.Now())
+		d := newDevice(id, lib, quit, make(chan struct{}, 1), time.Now())
 		fmt.Printf("== %s %s\n", id.title(), id.name)
 		measure("fast", d, &d.fastCalls, readings)
 		measure("slow", d, &d.slowCalls, max(1, readings/10))

@@ -269,6 +269,43 @@ func TestNVLink(t *testing.T) {
 	for i := range 2 {
 		assert.Equal(t, "139000000000", g.get("gpu_process_memory_bytes", uuid(i), fmt.Sprintf("process.pid=%d", 4001+i)).value)
 	}
+	// To ask every link costs the driver tens of milliseconds, so that is done once a minute.
+	g.settle(10)
+	assert.Equal(t, 2*18, g.calls("GetNvLinkState"))
+}
+
+// TestTurns: devices make their slow calls one after another, since at the same time they cost the driver much more; and one
+// whose calls hang keeps the others waiting for a moment only.
+func TestTurns(t *testing.T) {
+	script := strings.ReplaceAll(fakenvml.H200s(3), "gpu\n", "gpu\n  delay.GetNvLinkState 2\n")
+	g := start(t, script)
+	uuid := func(i int) string { return fmt.Sprintf("GPU-8f07616%d-ee1c-bf09-b577-0f480718bcdc", i) }
+	for i := range 3 {
+		g.eventually("links were read", func() bool { return g.get("gpu_nvlink_link_count", uuid(i)).value != "" })
+	}
+	raw, err := os.ReadFile(g.log)
+	require.NoError(t, err)
+	var order []string // devices, each as often as another one came between
+	for line := range strings.Lines(string(raw)) {
+		if device, ok := strings.CutPrefix(line, "GetNvLinkState "); ok && (len(order) == 0 || order[len(order)-1] != device) {
+			order = append(order, device)
+		}
+	}
+	assert.Len(t, order, 3)
+
+	blocks := strings.SplitAfter(script, "gpu\n")
+	blocks[2] = "  delay.GetComputeRunningProcesses 9000\n" + blocks[2]
+	g.rewrite(strings.Join(blocks, ""))
+	memory := func(i int) point {
+		return g.get("gpu_process_memory_bytes", uuid(i), fmt.Sprintf("process.pid=%d", 4001+i))
+	}
+	g.eventually("the second is stuck", func() bool { return memory(1).round != 0 && memory(1).round < g.round()-20 })
+	stuck := memory(1).time
+	for _, i := range []int{0, 2} {
+		at := memory(i).time
+		g.eventually("the others go on", func() bool { return memory(i).time > at })
+	}
+	assert.Equal(t, stuck, memory(1).time, "the second did not")
 }
 
 // TestNVLinkOfOtherGenerations has an older part, with counters for each link, and a newer one, with recoveries only.

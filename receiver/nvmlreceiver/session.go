@@ -49,8 +49,9 @@ func openSession(lib driver.Library, selector selection.Selector, now func() tim
 		return opened{}
 	}
 	s := &session{lib: lib, quit: make(chan struct{}), skipped: skipped, guessed: guessed}
+	turn := make(chan struct{}, 1)
 	for _, i := range chosen {
-		s.devices = append(s.devices, newDevice(list[i], lib, s.quit, now()))
+		s.devices = append(s.devices, newDevice(list[i], lib, s.quit, turn, now()))
 	}
 	return opened{session: s}
 }
