@@ -70,6 +70,16 @@ var rules = []rule{
 	{metric: "gpu_ecc_errors_uncorrected_volatile", smi: sum("ecc_errors/volatile/sram_uncorrectable_parity", "ecc_errors/volatile/sram_uncorrectable_secded", "ecc_errors/volatile/dram_uncorrectable")},
 	{metric: "gpu_ecc_errors_corrected_aggregate", smi: sum("ecc_errors/aggregate/sram_correctable", "ecc_errors/aggregate/dram_correctable")},
 	{metric: "gpu_ecc_errors_uncorrected_aggregate", smi: sum("ecc_errors/aggregate/sram_uncorrectable_parity", "ecc_errors/aggregate/sram_uncorrectable_secded", "ecc_errors/aggregate/dram_uncorrectable")},
+	{metric: "gpu_nvlink_link_count", smi: at("nvlink/links")},
+	{metric: "gpu_nvlink_active_links", smi: at("nvlink/links")},
+	{metric: "gpu_nvlink_errors_replay", smi: at("nvlink/Replay Errors")},
+	{metric: "gpu_nvlink_errors_recovery", smi: at("nvlink/Recovery Errors")},
+	{metric: "gpu_nvlink_errors_crc", smi: at("nvlink/CRC Errors")},
+	// These are read every 10 s, and may be that old.
+	{metric: "gpu_nvlink_throughput_data_tx_kibibytes", smi: at("nvlink/Data Tx"), absolute: 1024, relative: 0.05},
+	{metric: "gpu_nvlink_throughput_data_rx_kibibytes", smi: at("nvlink/Data Rx"), absolute: 1024, relative: 0.05},
+	{metric: "gpu_nvlink_throughput_raw_tx_kibibytes", smi: at("nvlink/Raw Tx"), absolute: 10240, relative: 0.05},
+	{metric: "gpu_nvlink_throughput_raw_rx_kibibytes", smi: at("nvlink/Raw Rx"), absolute: 10240, relative: 0.05},
 }
 
 // Throughput is sampled by nvidia-smi in windows of 20 ms, ours is a mean: shown, not judged. The same holds for

@@ -64,3 +64,18 @@ func TestComparison(t *testing.T) {
 		})
 	}
 }
+
+// TestNVLink reads what nvidia-smi printed of two GPUs that are joined, cut to three links.
+func TestNVLink(t *testing.T) {
+	gpus := map[string]smiGPU{"00000000:00:06.0": {"uuid": "GPU-8ee74dec"}, "00000000:00:07.0": {"uuid": "GPU-4753b853"}}
+	for _, page := range []string{
+		"GPU 0: NVIDIA H200 (UUID: GPU-8ee74dec)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n\t Link 2: 26.562 GB/s\nGPU 1: NVIDIA H200 (UUID: GPU-4753b853)\n\t Link 0: 26.562 GB/s\n",
+		"GPU 0: NVIDIA H200 (UUID: GPU-8ee74dec)\n\t Link 0: Data Tx: 14246015 KiB\n\t Link 0: Data Rx: 1 KiB\n\t Link 2: Data Tx: 5 KiB\n\t Link 2: Data Rx: 2 KiB\nGPU 1: NVIDIA H200 (UUID: GPU-4753b853)\n\t Link 0: Data Tx: N/A\n",
+		"GPU 0: NVIDIA H200 (UUID: GPU-8ee74dec)\n\t Link 0: Replay Errors: 3\n\t Link 0: Recovery Errors: 0\n\t Link 0: CRC Errors: 7\n\n\t Link 2: Replay Errors: 4\n\t Link 2: Recovery Errors: 0\n\t Link 2: CRC Errors: 0\nGPU 9: another (UUID: GPU-0)\n\t Link 0: CRC Errors: 1\n",
+	} {
+		parseNVLink([]byte(page), gpus)
+	}
+	assert.Equal(t, smiGPU{"uuid": "GPU-8ee74dec", "nvlink/links": "2", "nvlink/Data Tx": "14246020", "nvlink/Data Rx": "3",
+		"nvlink/Replay Errors": "7", "nvlink/Recovery Errors": "0", "nvlink/CRC Errors": "7"}, gpus["00000000:00:06.0"])
+	assert.Equal(t, smiGPU{"uuid": "GPU-4753b853", "nvlink/links": "1"}, gpus["00000000:00:07.0"])
+}

@@ -15,7 +15,7 @@ import (
 // smiGPU is what `nvidia-smi -q -x` says of one GPU: texts by path, as "utilization/gpu_util".
 type smiGPU map[string]string
 
-// querySMI runs nvidia-smi and returns its GPUs by PCI bus id, and the page that says so.
+// querySMI runs nvidia-smi and returns its GPUs by PCI bus id, and the page that says so. What it says of NVLink is added.
 func querySMI() (map[string]smiGPU, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -24,6 +24,9 @@ func querySMI() (map[string]smiGPU, []byte, error) {
 		return nil, nil, err
 	}
 	gpus, err := parseSMI(bytes.NewReader(out))
+	if err == nil {
+		queryNVLink(ctx, gpus)
+	}
 	return gpus, out, err
 }
 
