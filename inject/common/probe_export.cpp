@@ -129,7 +129,7 @@ bool ProbeRegistries::add(graphsignal_probe_registry* registry) {
     graphsignal_probe_registry* empty = nullptr;
     if (__atomic_load_n(&registries_[i], __ATOMIC_ACQUIRE) == registry) return true;
     if (__atomic_load_n(&registries_[i], __ATOMIC_ACQUIRE)) continue;
-    keep_loaded(registry);
+    if (!linker_left()) keep_loaded(registry);
     if (__atomic_compare_exchange_n(&registries_[i], &empty, registry, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
     if (empty == registry) return true;
   }
@@ -142,6 +142,7 @@ void ProbeRegistries::attach() {
 }
 
 void ProbeRegistries::discover() {
+  if (linker_left()) return;
   scan_.run([](void* self, graphsignal_probe_registry* r) { static_cast<ProbeRegistries*>(self)->add(r); }, this);
 }
 

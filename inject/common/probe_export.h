@@ -20,6 +20,9 @@ class ProbeRegistries {
   void attach();
   // Adds those that have to be searched for. Takes up to milliseconds; one thread at a time.
   void discover();
+  // Says that the destructors of libraries are about to run: the dynamic linker, asked for a library from then on, would run the
+  // constructors of one that was destructed. Nothing is searched for any more.
+  void leave_linker() { __atomic_store_n(&linker_left_, true, __ATOMIC_RELEASE); }
 
   // The registry at a position when it can be read; NULL otherwise. Positions are used from 0 without gaps.
   const graphsignal_probe_registry* get(uint32_t position) const;
@@ -32,8 +35,11 @@ class ProbeRegistries {
   void write_dropped(Json& out, bool* first) const;
 
  private:
+  bool linker_left() const { return __atomic_load_n(&linker_left_, __ATOMIC_ACQUIRE); }
+
   graphsignal_probe_registry* registries_[kMaxRegistries] = {};
   RegistryScan scan_;
+  bool linker_left_ = false;
 };
 
 // Whether the fields of a published entry are within the limits of the layout.

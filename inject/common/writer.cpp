@@ -121,6 +121,17 @@ void Writer::stop(uint64_t hook_ns) {
   log_.print();
 }
 
+void Writer::leave_linker() {
+  if (forked() || getpid() != pid_) return;
+  const bool alone = writing_.acquire_within(kSecond);
+  if (alone && running() && options_.probes != WriterOptions::kNone) {
+    probes_.attach();
+    probes_.discover();
+  }
+  probes_.leave_linker();
+  if (alone) writing_.release();
+}
+
 bool Writer::enough_space(int directory, uint64_t size) {
   uint64_t free_bytes, total_bytes;
   if (!options_.space(directory, &free_bytes, &total_bytes)) return true;

@@ -43,6 +43,9 @@ class Writer {
   // Makes the last document: lets the thread run at_end, then writes. A hook that shows no progress for hook_ns is not
   // waited for. Later calls, and calls in a forked child, do nothing.
   void stop(uint64_t hook_ns);
+  // To be called when the process begins to exit, before the destructors of libraries run: looks for probes a last time, and leaves
+  // the dynamic linker alone from then on.
+  void leave_linker();
   // A hook that takes its time calls this whenever it gets somewhere.
   void hook_progress();
 

@@ -18,6 +18,8 @@ bool tried = false;
 
 void finish() { writer.stop(kExitWaitNs); }
 
+void before_destructors() { writer.leave_linker(); }
+
 bool start() {
   if (forked()) return false;
   Guard hold(starting);
@@ -27,7 +29,9 @@ bool start() {
   WriterOptions options;
   options.library = "probes";
   options.probes = WriterOptions::kOnly;
-  return writer.start(options);
+  if (!writer.start(options)) return false;
+  atexit(before_destructors);
+  return true;
 }
 
 __attribute__((destructor)) void at_unload() { finish(); }

@@ -144,6 +144,14 @@ TEST(statically_linked_programs_are_left_alone) {
   CHECK(test::list(f.directory.path).empty());
 }
 
+// To the dynamic linker a library whose destructors have run is one whose constructors have not.
+TEST(constructors_run_once) {
+  Fixture f;
+  f.ended = test::run({program + "_large", "all"}, {"GRAPHSIGNAL_SHM_PATH=" + f.directory.path, "GRAPHSIGNAL_PROBE_LIB=" + library});
+  CHECK(exited(f.ended, 3));
+  CHECK_EQ(metric(f.document(), "app_total")["value"].text, std::string("42"));
+}
+
 TEST(unusable_places_do_no_harm) {
   test::TemporaryDirectory none;
   const std::string env = "GRAPHSIGNAL_SHM_PATH=/nonexistent/place";

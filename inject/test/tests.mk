@@ -8,7 +8,7 @@ T := $(BUILD)/test
 $(T):
 	@mkdir -p $@
 
-TEST_PROGRAMS := $(T)/probe_test $(T)/probe_test20 $(T)/writer_test $(T)/publisher_test $(T)/probe_program $(T)/probe_program_static \
+TEST_PROGRAMS := $(T)/probe_test $(T)/probe_test20 $(T)/writer_test $(T)/publisher_test $(T)/probe_program $(T)/probe_program_static $(T)/probe_program_large \
 	$(T)/module_a.so $(T)/module_b.so $(T)/module_c.so $(T)/module_d.so $(if $(CLANG),$(T)/probe_test_clang $(T)/probe_test20_clang)
 TEST_HEADERS := $(HEADERS) test/check.h test/json_reader.h
 
@@ -32,6 +32,10 @@ $(T)/probe_program_static: test/programs/probe_program.cpp $(HEADERS) | $(T)
 $(T)/module_%.so: test/programs/probe_module.cpp $(HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 -shared -fPIC $(if $(filter c d,$*),-fno-gnu-unique -Wl$(comma)-Bsymbolic) $(TESTFLAGS) $< -o $@ $(TESTLIBS)
 comma := ,
+$(T)/large_module.so: test/programs/large_module.cpp | $(T)
+	$(CXX) -std=c++17 -O1 -shared -fPIC $(TESTFLAGS) -Wl,-soname,$(@F) $< -o $@
+$(T)/probe_program_large: test/programs/probe_program.cpp $(T)/large_module.so $(HEADERS)
+	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@ -Wl,--no-as-needed $(T)/large_module.so -Wl,-rpath,'$$ORIGIN' $(TESTLIBS)
 
 # Stubs of CUPTI and of the driver, in one folder per variant.
 STUBS := $(T)/stubs
