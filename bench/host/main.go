@@ -75,13 +75,18 @@ func measure(bin string, duration time.Duration, runs int, only string) error {
 	}
 	if only == "" || only == "loads" {
 		for _, l := range loads {
-			if err := measureLoad(launcher, l, duration); err != nil {
+			took, err := measureLoad(launcher, l, duration, nil)
+			if err == nil && l.upload {
+				_, err = measureLoad(launcher, l, duration, &took)
+			}
+			if err != nil {
 				return fmt.Errorf("load %s: %w", l.name, err)
 			}
 		}
 	}
 	if only == "" || only == "processes" {
-		return measureLoad(launcher, manyProcesses, duration)
+		_, err := measureLoad(launcher, manyProcesses, duration, nil)
+		return err
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,11 +20,18 @@ import (
 
 const listenPort = "18378"
 
-// measureLoad runs one load under the launcher with one GET a second and reads the sidecar's CPU and memory.
-func measureLoad(launcher string, l load, duration time.Duration) error {
+// cost is what a sidecar takes: a share of a core, and resident KiB.
+type cost struct {
+	core float64
+	rss  int
+}
+
+// measureLoad runs one load under the launcher with one GET a second and reads the sidecar's CPU and memory. What it costs
+// with an upload is told as the difference to without.
+func measureLoad(launcher string, l load, duration time.Duration, without *cost) (took cost, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return took, err
 	}
 	args := []string{"--listen-port", listenPort}
 	if l.portOfPage != 0 {
@@ -31,16 +39,21 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 	}
 	args = append(args, self, loadArgument, strconv.Itoa(l.portOfPage), strconv.Itoa(l.processes))
 	cmd := exec.Command(launcher, append(args, l.documents...)...)
+	if without != nil {
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+		defer server.Close()
+		cmd.Env = append(os.Environ(), "GRAPHSIGNAL_API_KEY=bench", "GRAPHSIGNAL_API_BASE="+server.URL)
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return took, err
 	}
 	cmd.Stderr = os.Stderr
 	if err := forgetPages(filepath.Join(filepath.Dir(launcher), "graphsignal-collector")); err != nil {
-		return err
+		return took, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return took, err
 	}
 	defer func() {
 		_ = stdin.Close()
@@ -49,15 +62,15 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 	size, err := waitForSeries(client, l)
 	if err != nil {
-		return err
+		return took, err
 	}
 	sidecar, err := usage.Sidecar(cmd.Process.Pid)
 	if err != nil {
-		return err
+		return took, err
 	}
 	startup, err := usage.CPUSeconds(sidecar)
 	if err != nil {
-		return err
+		return took, err
 	}
 	var latency []time.Duration
 	ticker := time.NewTicker(time.Second)
@@ -65,34 +78,40 @@ func measureLoad(launcher string, l load, duration time.Duration) error {
 	for end := time.Now().Add(duration); time.Now().Before(end); <-ticker.C {
 		d, _, err := get(client)
 		if err != nil {
-			return err
+			return took, err
 		}
 		latency = append(latency, d)
 	}
 	cpu, err := usage.CPUSeconds(sidecar)
 	if err != nil {
-		return err
+		return took, err
 	}
 	peak, err := usage.StatusKB(sidecar, "VmHWM")
 	if err != nil {
-		return err
+		return took, err
 	}
 	rss, err := usage.StatusKB(sidecar, "VmRSS")
 	if err != nil {
-		return err
+		return took, err
 	}
 	used := (cpu - startup) * 60 / duration.Seconds()
+	took = cost{core: (cpu - startup) / duration.Seconds(), rss: rss}
+	if without != nil {
+		row("load "+l.name+" with the upload on, in addition", "≤ 3 % of a core, ≤ 40 MiB", "%.1f %% of a core, %.1f MiB",
+			100*(took.core-without.core), (float64(took.rss)-float64(without.rss))/1024)
+		return took, nil
+	}
 	if l.coreBudget {
-		row(l.name+": sidecar's CPU, one GET a second", l.cpu, "%.1f %% of a core; RSS %.0f MiB", 100*(cpu-startup)/duration.Seconds(), float64(rss)/1024)
-		return nil
+		row(l.name+": sidecar's CPU, one GET a second", l.cpu, "%.1f %% of a core; RSS %.0f MiB", 100*took.core, float64(rss)/1024)
+		return took, nil
 	}
 	row("load "+l.name+" ("+l.what+"): sidecar's CPU in 60 s, one GET a second", l.cpu, "%.2f s (and %.2f s to start)", used, startup)
 	row("load "+l.name+": sidecar's RSS", l.rss, "%.1f MiB, peak %.1f", float64(rss)/1024, float64(peak)/1024)
 	if l.getLatency {
 		row("load "+l.name+": GET /signals once a second, new connection", "-", "median %.2f ms, max %.2f ms", ms(median(latency)), ms(slices.Max(latency)))
-		return measureGets(size)
+		return took, measureGets(size)
 	}
-	return nil
+	return took, nil
 }
 
 // forgetPages drops a program from the page cache, as after a boot. One that the linker has just written lies there
