@@ -59,6 +59,23 @@ func TestTreeFindsDescendantsInAnyOrderOfPids(t *testing.T) {
 	assert.Equal(t, "serve --api-key *** m", tree.members[50].CommandLine)
 }
 
+// TestTreeKeepsAProcessWhoseFirstThreadEnded: it is shown as a zombie, but it lives as long as another thread does.
+func TestTreeKeepsAProcessWhoseFirstThreadEnded(t *testing.T) {
+	table := procfstest.New(t, boot, 1)
+	threads := make([][2]uint64, 2)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, Argv: []string{"serve"}})
+	tree := newTestTree(table, 50)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, State: 'Z', Switches: threads})
+	table.Set(procfstest.Process{PID: 51, PPID: 50, Start: 101, State: 'Z', Switches: threads})
+	living, ended := scan(t, tree)
+	assert.Equal(t, []int{50, 51}, living)
+	assert.Empty(t, ended)
+	assert.Equal(t, "serve", tree.members[50].CommandLine)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, State: 'Z'})
+	_, ended = scan(t, tree)
+	assert.Equal(t, []int{50}, ended)
+}
+
 func TestTreeKeepsReparentedDescendants(t *testing.T) {
 	table := procfstest.New(t, boot, 1)
 	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100})

@@ -30,7 +30,11 @@ type Stat struct {
 }
 
 // Ended reports whether the process has exited and is only waited for (a zombie).
-func (s Stat) Ended() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
+func (s Stat) Ended() bool { return s.LeaderEnded() && s.Threads <= 1 }
+
+// LeaderEnded reports whether the first thread has exited. Others may go on: then the process lives, but neither its memory nor
+// its command line can be read here any more.
+func (s Stat) LeaderEnded() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
 
 var errStat = errors.New("malformed stat")
 

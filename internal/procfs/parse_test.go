@@ -28,6 +28,10 @@ func TestParseStat(t *testing.T) {
 	s, err := ParseStat([]byte("7 (x) Z 0 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 18446744073709551615 0 -3"))
 	require.NoError(t, err, "no fields behind the last one that matters, and no newline")
 	assert.True(t, s.Ended())
+	threads, err := ParseStat([]byte("7 (x) Z 0 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 2 0 5 0 0"))
+	require.NoError(t, err)
+	assert.False(t, threads.Ended(), "another thread goes on")
+	assert.True(t, threads.LeaderEnded())
 	assert.Equal(t, uint64(math.MaxUint64), s.StartTicks)
 	assert.Zero(t, s.ResidentPages)
 }

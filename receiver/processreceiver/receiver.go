@@ -207,8 +207,10 @@ func (r *processReceiver) collectProcess(res *signal.Resource, p workload.Proces
 	if percent, ok := t.cpuPercent(stat.UserTicks+stat.SystemTicks, now, r.cpus); ok {
 		gauge("process_cpu_usage_percent", series.Float(percent))
 	}
-	gauge("process_memory_usage_bytes", series.Uint(stat.ResidentPages*r.page))
-	gauge("process_memory_virtual_bytes", series.Uint(stat.VirtualBytes))
+	if !stat.LeaderEnded() {
+		gauge("process_memory_usage_bytes", series.Uint(stat.ResidentPages*r.page))
+		gauge("process_memory_virtual_bytes", series.Uint(stat.VirtualBytes))
+	}
 	gauge("process_user_cpu_seconds", series.Float(float64(stat.UserTicks)/procfs.TicksPerSecond))
 	gauge("process_system_cpu_seconds", series.Float(float64(stat.SystemTicks)/procfs.TicksPerSecond))
 	gauge("process_threads", series.Int(int64(stat.Threads)))

@@ -273,6 +273,18 @@ func TestFailuresAreAbsentAndZeroIsZero(t *testing.T) {
 	assert.Equal(t, series.Float(0), f.collected(t).numbers["50/process_cpu_usage_percent"])
 }
 
+// TestProcessWhoseFirstThreadEnded: it is shown as a zombie without memory, but it works on.
+func TestProcessWhoseFirstThreadEnded(t *testing.T) {
+	table := procfstest.New(t, boot, 2)
+	table.Set(procfstest.Process{PID: 50, PPID: 1, Start: 100, State: 'Z', User: 700, Switches: [][2]uint64{{1, 2}, {3, 4}}})
+	f := newFixture(t, table.Root, newPIDReader(table.Root, []int{50}))
+	v := f.collected(t)
+	assert.Equal(t, series.Float(7), v.numbers["50/process_user_cpu_seconds"])
+	assert.Equal(t, series.Int(4), v.numbers["50/process_context_switches_voluntary_total"])
+	assert.NotContains(t, v.numbers, "50/process_memory_usage_bytes", "it cannot be read any more")
+	assert.NotContains(t, v.numbers, "50/process_memory_virtual_bytes")
+}
+
 func TestCPUPercent(t *testing.T) {
 	table := procfstest.New(t, boot, 4)
 	p := procfstest.Process{PID: 50, PPID: 1, Start: 100, User: 1000, System: 50}
