@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -80,6 +81,7 @@ var slowCalls = []call{
 	{symbols: needs("nvmlDeviceGetPcieThroughput"), gpu: true, read: readPCIeSampled},
 	{symbols: needs("nvmlDeviceGetNvLinkState"), gpu: true, every: time.Minute, read: readLinks},
 	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, every: 10 * time.Second, read: readLinkThroughput},
+	{symbols: needs("nvmlDeviceGetMigMode"), gpu: true, every: 10 * time.Second, read: readDivision},
 	{symbols: [][]string{{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"}}, read: readProcesses},
 }
 
@@ -214,6 +216,20 @@ func readPCIeLink(d *device, r *reading) nvml.Return {
 	r.small("gpu_pcie_link_generation", uint32(generation), ret)
 	r.small("gpu_pcie_link_width", uint32(width), ret)
 	return ret
+}
+
+// readDivision notices that a GPU has been divided into MIG devices anew.
+func readDivision(d *device, r *reading) nvml.Return {
+	mode, _, ret := d.handle.GetMigMode()
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	now := identity{handle: d.handle, uuid: d.uuid}
+	if mode == nvml.DEVICE_MIG_ENABLE {
+		parts(d.lib, &now, 0)
+	}
+	r.divided = !slices.Equal(now.partUUIDs, d.partUUIDs)
+	return nvml.SUCCESS
 }
 
 // maxProcesses bounds the processes reported of a device.

@@ -27,6 +27,7 @@ type identity struct {
 	parentUUID                   string
 	gpuInstance, computeInstance int
 	hasParts                     bool
+	partUUIDs                    []string // in NVML's order
 }
 
 // Attribute keys.
@@ -185,6 +186,7 @@ func parts(lib driver.Library, gpu *identity, index int) []identity {
 			}
 		}
 		list = append(list, part)
+		gpu.partUUIDs = append(gpu.partUUIDs, part.uuid)
 	}
 	gpu.hasParts = len(list) > 0
 	return list

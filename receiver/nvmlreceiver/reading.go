@@ -17,6 +17,8 @@ type reading struct {
 	events []xidEvent
 	// memoryTotal is 0 where it is not known.
 	memoryTotal uint64
+	// divided says that the GPU has other MIG devices than when the session began.
+	divided bool
 	// watched says that XID events are counted; xidFailure is why that could not begin, SUCCESS else.
 	watched    bool
 	xidFailure nvml.Return

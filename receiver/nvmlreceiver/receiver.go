@@ -214,6 +214,10 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 		lostAll = lostAll && gone
 		// A MIG device that is lost has been destroyed, and others may have taken its place.
 		reopen = reopen || gone && d.parent >= 0
+		if slices.ContainsFunc(found[i], func(rd *reading) bool { return rd.divided }) {
+			r.logger.Info("GPU has other MIG devices than before", zap.String("device", d.title()))
+			reopen = true
+		}
 	}
 	if r.metrics != nil && !b.Empty() {
 		if err := r.metrics.ConsumeMetrics(ctx, b.Metrics()); err != nil && ctx.Err() == nil {

@@ -384,6 +384,21 @@ func TestMIG(t *testing.T) {
 	g.eventually("the new MIG device is there", func() bool { return g.get("gpu_memory_used_bytes", third).value != "" })
 }
 
+// TestMIGMade: a GPU that is divided while it is watched.
+func TestMIGMade(t *testing.T) {
+	whole, _, _ := strings.Cut(fakenvml.MIGA100, "mig 0\n")
+	g := start(t, strings.Replace(whole, "GetMigMode 0 1", "GetMigMode 0 0", 1))
+	g.eventually("the GPU was read", func() bool {
+		return g.get("gpu_temperature_celsius", "GPU-4d1f0a2b-3c4d-5e6f-7a8b-9c0d1e2f3a4b").value != ""
+	})
+	g.rewrite(fakenvml.MIGA100)
+	for _, uuid := range []string{"MIG-11111111-aaaa-5bbb-8ccc-123456789abc", "MIG-22222222-aaaa-5bbb-8ccc-123456789abc"} {
+		g.eventually("its MIG devices are there", func() bool { return g.get("gpu_memory_used_bytes", uuid).value != "" })
+	}
+	assert.Equal(t, 1, g.logs.FilterMessage("GPU has other MIG devices than before").Len())
+	assert.Empty(t, g.messages())
+}
+
 // TestMemoryNotTold is the case of parts that share the host's memory.
 func TestMemoryNotTold(t *testing.T) {
 	const gb10 = "GPU-ab10ab10-0000-1111-2222-333344445555"
