@@ -150,6 +150,7 @@ func TestKeyStaysHidden(t *testing.T) {
 // TestUploadTrouble: a server that never answers, and a key that is none, cost the workload and its profile nothing.
 func TestUploadTrouble(t *testing.T) {
 	_, url := platform(t, func(ingest.Request) ingest.Answer { return ingest.Answer{Stall: true} })
+	_, refusing := platform(t, func(ingest.Request) ingest.Answer { return ingest.Answer{Status: http.StatusBadRequest} })
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -160,6 +161,7 @@ func TestUploadTrouble(t *testing.T) {
 	}
 	for name, env := range map[string][]string{
 		"stalled server": {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
+		"refusing":       {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + refusing},
 		"no key file":    {"GRAPHSIGNAL_API_KEY_FILE=/nowhere/key", "GRAPHSIGNAL_API_BASE=" + url},
 		"empty key file": {"GRAPHSIGNAL_API_KEY_FILE=" + empty, "GRAPHSIGNAL_API_BASE=" + url},
 		"pipe":           {"GRAPHSIGNAL_API_KEY_FILE=" + pipe, "GRAPHSIGNAL_API_BASE=" + url},
@@ -175,8 +177,8 @@ func TestUploadTrouble(t *testing.T) {
 			if code := r.wait().ExitCode(); code != 4 {
 				t.Errorf("exit code %d", code)
 			}
-			if name != "stalled server" && strings.Count(r.stderr.String(), "\n") != 1 {
-				t.Errorf("stderr is %q", r.stderr.String())
+			if said := r.stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "upload") {
+				t.Errorf("stderr is %q", said)
 			}
 		})
 	}

@@ -144,6 +144,9 @@ func (e *uploadExporter) Shutdown(ctx context.Context) error {
 		e.settings.Logger.Warn("The last upload failed, what it held is lost", zap.Error(err))
 		workload.Warn(e.host, fmt.Sprintf("the last upload failed, what it held is lost: %v", err))
 	}
+	if n := e.uploader.Dropped(); n > 0 {
+		workload.Warn(e.host, fmt.Sprintf("upload: the server refused %d messages, which are lost", n))
+	}
 	e.cancel()
 	return nil
 }

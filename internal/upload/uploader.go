@@ -75,7 +75,9 @@ type Uploader struct {
 	passed    int   // requests since the limit was changed
 	warned    string
 	dropped   uint64
-	lost      uint64 // entries and series given up, as last reported
+	// refusedFor is the status for which data was dropped, as last told; 0 when the server took what came then.
+	refusedFor int
+	lost       uint64 // entries and series given up, as last reported
 }
 
 // NewUploader returns an Uploader that has observed nothing.
@@ -200,8 +202,10 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 		u.limit, u.passed = max(len(items)*2/5, 1), 0
 		return false, nil
 	case status == http.StatusRequestEntityTooLarge, status == http.StatusBadRequest:
-		u.dropped += uint64(len(items))
-		u.warn(fmt.Sprintf("upload: the server refused data with status %d, which is dropped", status))
+		if u.dropped += uint64(len(items)); u.refusedFor != status {
+			u.refusedFor = status
+			u.warn(fmt.Sprintf("upload: the server refused %d messages with status %d, which are dropped", len(items), status))
+		}
 		u.accepted(items)
 		return true, nil
 	case status == http.StatusTooManyRequests || status >= 500:
@@ -219,7 +223,7 @@ func (u *Uploader) request(ctx context.Context, items []Item) (bool, error) {
 
 // succeeded ends back-off and warnings, and in time raises a lowered limit.
 func (u *Uploader) succeeded(items []Item) {
-	u.failures, u.failure, u.notBefore, u.asked, u.warned = 0, nil, time.Time{}, time.Time{}, ""
+	u.failures, u.failure, u.notBefore, u.asked, u.warned, u.refusedFor = 0, nil, time.Time{}, time.Time{}, "", 0
 	if u.passed++; u.limit > 0 && u.passed >= growAfter {
 		u.limit, u.passed = 2*u.limit, 0
 	}
