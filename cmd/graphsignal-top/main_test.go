@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -270,6 +271,54 @@ func TestHostileEndpoint(t *testing.T) {
 				t.Errorf("status %d, stdout %.200q, stderr %.500q", status, out, errs)
 			}
 		})
+	}
+}
+
+// Names that are made to take minutes to read do not keep the program from ending when it is told to.
+func TestEndsDuringAComputation(t *testing.T) {
+	s := serve(t, func(n int) []byte {
+		d := scene.New(n)
+		frames := make([]scene.Frame, 4000)
+		for i := range frames {
+			frames[i] = scene.Frame{Name: fmt.Sprintf("_Z5f%04d%si", i, strings.Repeat("K", 4000)), Value: uint64(i), Samples: 1}
+		}
+		d.Profile("cuda_kernels_nanoseconds", nil, frames)
+		return d.JSON()
+	}, 60, 60)
+	cmd := exec.Command(binary, "--once", "--window", "0", "--port", port(s))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	deadline := time.Now().Add(time.Minute)
+	for ticks := 0; ticks < 200; { // 2 s of computing
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended by itself: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Skipf("it got %d ticks of the processor in a minute", ticks)
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))
+		if ticks, err = strconv.Atoi(fields[12]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+		if status := cmd.ProcessState.ExitCode(); status != 1 {
+			t.Errorf("status %d", status)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it did not end")
 	}
 }
 

@@ -227,6 +227,15 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// A mangled symbol that is longer than any writer sends is read like one that was cut.
+func TestLongMangledSymbols(t *testing.T) {
+	for n, demangled := range map[int]string{100: "f_gemm(int" + strings.Repeat("*", 100) + ")", maxMangled: "f_gemm"} {
+		if k := Describe("_Z6f_gemm" + strings.Repeat("P", n) + "i"); k.Demangled != demangled || k.Short != "f_gemm" || k.Category != MatrixMultiply {
+			t.Errorf("%d pointers: %.200q, %q, %s", n, k.Demangled, k.Short, k.Category)
+		}
+	}
+}
+
 func TestBadTables(t *testing.T) {
 	for text, want := range map[string]string{
 		"attention":                  "tab-separated",

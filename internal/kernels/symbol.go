@@ -11,6 +11,8 @@ const (
 	maxSymbol = 16 << 10
 	// maxArgs bounds how much of the template arguments is searched: what names a kernel stands at their beginning.
 	maxArgs = 1 << 10
+	// maxMangled bounds what is demangled: a hostile symbol of n bytes can cost n² steps.
+	maxMangled = 4 << 10
 	// maxDemangledPower: a demangled name is cut at 2^16 characters, since a short hostile one can expand without end.
 	maxDemangledPower = 16
 )
@@ -80,8 +82,10 @@ func demangled(name string) string {
 	if !strings.HasPrefix(name, "_Z") {
 		return name
 	}
-	if out, err := demangle.ToString(name, demangle.MaxLength(maxDemangledPower)); err == nil {
-		return out
+	if len(name) <= maxMangled {
+		if out, err := demangle.ToString(name, demangle.MaxLength(maxDemangledPower)); err == nil {
+			return out
+		}
 	}
 	// Names are cut at a length limit on their way here; a cut one cannot be demangled, but its identifiers can be read.
 	rest := strings.TrimPrefix(name, "_Z")

@@ -19,7 +19,7 @@ import (
 // Bounds of what is kept of one document. A profiler publishes at most 5,000 series, 250 frames each, and 10 errors.
 const (
 	maxMetrics   = 20_000
-	maxFrames    = 1 << 20 // over all metrics
+	maxFrames    = 1 << 16 // over all metrics
 	maxErrors    = 100
 	maxResources = 10_000
 	maxTags      = 64

@@ -131,6 +131,14 @@ func TestDecodeBounds(t *testing.T) {
 	if doc.Skipped != 5+5+1 {
 		t.Errorf("%d skipped", doc.Skipped)
 	}
+	doc, err = Decode([]byte(`{"metrics":[{"name":"a_nanoseconds","type":"profile","stats":{"frames":[` +
+		records(`{"name":"k","value":1,"samples":1}`, maxFrames+5) + `]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(doc.Metrics[0].Frames); n != maxFrames || doc.Skipped != 5 {
+		t.Errorf("%d frames, %d skipped", n, doc.Skipped)
+	}
 }
 
 func TestDecodeSortsMetrics(t *testing.T) {

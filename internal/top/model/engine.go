@@ -235,7 +235,7 @@ func (h *History) engineViews(base, last *read, span Span) []Engine {
 		for ; at < len(doc.Metrics) && len(doc.Metrics[at].Name) >= len(e.mark) && doc.Metrics[at].Name[:len(e.mark)] == e.mark; at++ {
 			newest = max(newest, doc.Metrics[at].UpdatedNS)
 		}
-		v := Engine{Name: e.name, Trend: h.trends["tokens\x00"+e.name]}
+		v := Engine{Name: e.name, Trend: slices.Clone(h.trends["tokens\x00"+e.name])}
 		if newest > 0 && doc.PayloadNS > newest {
 			v.Age = time.Duration(doc.PayloadNS - newest)
 		}

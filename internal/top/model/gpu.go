@@ -114,7 +114,7 @@ func (h *History) gpuViews() []GPU {
 		key := deviceKey(tags)
 		g, ok := byKey[key]
 		if !ok {
-			g = &GPU{BusID: tags.Get("device.bus_id"), UUID: tags.Get("device.uuid"), Partition: tags.Get("device.partition"), Trend: h.trends["gpu\x00"+key]}
+			g = &GPU{BusID: tags.Get("device.bus_id"), UUID: tags.Get("device.uuid"), Partition: tags.Get("device.partition"), Trend: slices.Clone(h.trends["gpu\x00"+key])}
 			byKey[key] = g
 			keys = append(keys, key)
 		}

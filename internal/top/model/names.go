@@ -4,8 +4,8 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/kernels"
 )
 
-// maxNames bounds the described symbols that are remembered.
-const maxNames = 32 << 10
+// maxNames bounds the described symbols that are remembered: twice as many as a document has frames.
+const maxNames = 128 << 10
 
 // nameCache remembers descriptions, and the resolved names of the last set of symbols.
 type nameCache struct {

@@ -56,7 +56,7 @@ type Error struct {
 	Age                       Value  // seconds
 }
 
-// View computes a frame from the reads so far; false if there is none yet.
+// View computes a frame from the reads so far; false if there is none yet. The history may go on while it is shown.
 func (h *History) View() (View, bool) {
 	base, last, span := h.span()
 	if last == nil {

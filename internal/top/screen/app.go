@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -44,15 +46,18 @@ type reader interface {
 
 // app is the interactive program.
 type app struct {
-	ctx     context.Context
-	source  reader
-	history *model.History
-	glyphs  glyphs
-	now     func() time.Time
+	ctx    context.Context
+	source reader
+	views  *views
+	glyphs glyphs
+	now    func() time.Time
 
 	width, height int
+	window        time.Duration
 	view          model.View
-	ready         bool // view is filled
+	ready         bool    // view is filled
+	number        int     // of view
+	newest        picture // also while paused
 	updated       time.Time
 	failure       error // of the last read, nil if it succeeded
 	failedSince   time.Time
@@ -73,17 +78,56 @@ type app struct {
 	filter  string
 }
 
+// views computes the views of what was read, outside of the loop that takes the keys: what that costs depends on who sends.
+type views struct {
+	mu      sync.Mutex
+	history *model.History
+	number  int
+	window  atomic.Int64 // nanoseconds
+}
+
+// picture is one of the views, numbered in the order in which they were computed.
+type picture struct {
+	number int
+	view   model.View
+	ok     bool // there is one
+}
+
+// after computes the view after a further document, nil for none.
+func (v *views) after(doc *endpoint.Document, at time.Time) picture {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if doc != nil {
+		v.history.Add(doc, at)
+	}
+	v.history.SetWindow(time.Duration(v.window.Load()))
+	v.number++
+	p := picture{number: v.number}
+	p.view, p.ok = v.history.View()
+	return p
+}
+
 type readMsg struct {
-	doc     *endpoint.Document
+	picture picture
 	err     error
 	started time.Time
 	at      time.Time
 }
 
+// windowMsg is the view of another window.
+type windowMsg picture
+
 type dueMsg struct{}
 
 func newApp(ctx context.Context, source reader, window time.Duration, g glyphs) *app {
-	return &app{ctx: ctx, source: source, history: model.NewHistory(window), glyphs: g, now: time.Now, width: 80, height: 24}
+	a := &app{ctx: ctx, source: source, views: &views{history: model.NewHistory(window)}, glyphs: g, now: time.Now, width: 80, height: 24}
+	a.setWindow(window)
+	return a
+}
+
+func (a *app) setWindow(w time.Duration) {
+	a.window = w
+	a.views.window.Store(int64(w))
 }
 
 // Init starts the first read.
@@ -91,8 +135,12 @@ func (a *app) Init() tea.Cmd { return a.read }
 
 func (a *app) read() tea.Msg {
 	m := readMsg{started: a.now()}
-	m.doc, m.err = a.source.Read(a.ctx)
+	var doc *endpoint.Document
+	doc, m.err = a.source.Read(a.ctx)
 	m.at = a.now()
+	if m.err == nil {
+		m.picture = a.views.after(doc, m.at)
+	}
 	return m
 }
 
@@ -104,6 +152,11 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case readMsg:
 		a.take(m)
 		return a, tea.Tick(max(0, period-m.at.Sub(m.started)), func(time.Time) tea.Msg { return dueMsg{} })
+	case windowMsg:
+		a.newest = picture(m)
+		if !a.paused {
+			a.refresh()
+		}
 	case dueMsg:
 		return a, a.read
 	case tea.KeyPressMsg:
@@ -125,23 +178,22 @@ func (a *app) take(m readMsg) {
 		return
 	}
 	a.failure = nil
-	a.history.Add(m.doc, m.at)
+	a.newest = m.picture
 	if !a.paused {
 		a.refresh()
 		a.updated = m.at
 	}
 }
 
-// refresh computes the view from what was read.
+// refresh shows the newest view.
 func (a *app) refresh() {
-	v, ok := a.history.View()
-	if !ok {
+	if !a.newest.ok || a.newest.number < a.number {
 		return
 	}
-	a.view, a.ready = v, true
+	a.view, a.ready, a.number = a.newest.view, true, a.newest.number
 	if !a.chosen {
 		first := model.Kernels
-		if !v.Tables[model.Kernels].Present && v.Tables[model.Probes].Present {
+		if !a.view.Tables[model.Kernels].Present && a.view.Tables[model.Probes].Present {
 			first = model.Probes // a workload without a GPU
 		}
 		a.show(first)
@@ -247,9 +299,9 @@ func (a *app) key(m tea.KeyPressMsg) tea.Cmd {
 			a.updated = a.now()
 		}
 	case "+", "=":
-		a.stepWindow(+1)
+		return a.stepWindow(+1)
 	case "-", "_":
-		a.stepWindow(-1)
+		return a.stepWindow(-1)
 	default:
 		a.moveTo(a.moved(name, a.cursor, len(a.rows)-1))
 	}
@@ -310,8 +362,8 @@ func (a *app) extendFilter(text string) {
 	a.selectRows()
 }
 
-func (a *app) stepWindow(by int) {
-	now := a.history.Window()
+func (a *app) stepWindow(by int) tea.Cmd {
+	now := a.window
 	next := now
 	if by > 0 {
 		for _, w := range windows {
@@ -328,10 +380,8 @@ func (a *app) stepWindow(by int) {
 			}
 		}
 	}
-	a.history.SetWindow(next)
-	if !a.paused {
-		a.refresh()
-	}
+	a.setWindow(next)
+	return func() tea.Msg { return windowMsg(a.views.after(nil, time.Time{})) }
 }
 
 // View draws the screen.

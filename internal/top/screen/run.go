@@ -127,11 +127,29 @@ func once(ctx context.Context, o Options, t terminal) error {
 		}
 		h.Add(doc, time.Now())
 	}
-	v, _ := h.View()
+	v, err := viewOf(ctx, h)
+	if err != nil {
+		return err
+	}
 	if o.Window > 0 && !v.Span.Rated() {
 		notes = append(notes, "the profiler was restarted between the two reads: totals only")
 	}
 	return t.print(o, v, notes)
+}
+
+// viewOf computes the view, unless ctx ends before: what it costs depends on who sends.
+func viewOf(ctx context.Context, h *model.History) (model.View, error) {
+	done := make(chan model.View, 1)
+	go func() {
+		v, _ := h.View()
+		done <- v
+	}()
+	select {
+	case <-ctx.Done():
+		return model.View{}, ctx.Err()
+	case v := <-done:
+		return v, nil
+	}
 }
 
 // stream prints a page each second, the way top does in batch mode.
@@ -150,7 +168,10 @@ func stream(ctx context.Context, o Options, t terminal) error {
 		case err == nil:
 			failing = false
 			h.Add(doc, time.Now())
-			v, _ := h.View()
+			v, err := viewOf(ctx, h)
+			if err != nil {
+				return nil
+			}
 			if n > 0 {
 				if _, err := fmt.Fprintln(o.Stdout); err != nil {
 					return err

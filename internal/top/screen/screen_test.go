@@ -60,7 +60,9 @@ func (p *player) reads(n int) {
 
 func (p *player) press(keys ...tea.Key) {
 	for _, k := range keys {
-		p.Update(tea.KeyPressMsg(k))
+		if _, cmd := p.Update(tea.KeyPressMsg(k)); cmd != nil {
+			p.Update(cmd())
+		}
 	}
 }
 
@@ -461,8 +463,43 @@ func TestWindowKeys(t *testing.T) {
 		t.Errorf("shortest: %v", p.view.Span)
 	}
 	p.typed(strings.Repeat("+", 20))
-	if p.history.Window() != 5*time.Minute {
-		t.Errorf("longest: %v", p.history.Window())
+	if p.view.Span.Want != 5*time.Minute {
+		t.Errorf("longest: %v", p.view.Span)
+	}
+}
+
+// While a view is being computed, however long that takes, keys are taken and the screen is drawn.
+func TestKeysDuringAComputation(t *testing.T) {
+	p := play(t, scene.Single, 5*time.Second, 12)
+	p.views.mu.Lock()
+	defer p.views.mu.Unlock()
+	var later []tea.Cmd
+	for _, key := range "+-p?" {
+		if _, cmd := p.Update(tea.KeyPressMsg{Code: key, Text: string(key)}); cmd != nil {
+			later = append(later, cmd)
+		}
+		_ = p.plain()
+	}
+	if len(later) != 2 || p.mode != help || !p.paused {
+		t.Errorf("%d views are to be computed, mode %v, paused %v", len(later), p.mode, p.paused)
+	}
+	_, quit := p.Update(tea.KeyPressMsg{Code: 'q', Text: "q"})
+	if quit == nil {
+		t.Fatal("q is not taken")
+	}
+	if _, ok := quit().(tea.QuitMsg); !ok {
+		t.Error("q does not quit")
+	}
+}
+
+// A view that was computed before the one on the screen does not replace it.
+func TestViewsComeInOrder(t *testing.T) {
+	p := play(t, scene.Single, 5*time.Second, 12)
+	older := p.views.after(nil, time.Time{})
+	p.typed("+")
+	p.Update(windowMsg(older))
+	if p.view.Span.Want != 10*time.Second {
+		t.Errorf("the window went back to %v", p.view.Span.Want)
 	}
 }
 
@@ -520,7 +557,7 @@ func BenchmarkRedraw(b *testing.B) {
 					}
 					continue
 				}
-				p.Update(readMsg{doc: doc, at: p.clock, started: p.clock})
+				p.Update(readMsg{picture: p.views.after(doc, p.clock), at: p.clock, started: p.clock})
 				_ = p.View()
 			}
 		})
