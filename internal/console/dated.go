@@ -5,11 +5,12 @@ import (
 )
 
 // dateLen is the length of the date and time that s starts with, else 0: "YYYY-MM-DD HH:MM:SS" with '/' or '-',
-// 'T' or '-' before the clock, "MM/DD/YYYY", an optional fraction and an optional zone.
+// 'T' or '-' before the clock, "MM/DD/YYYY", "MM/DD/YY", an optional fraction and an optional zone.
 func dateLen(s string) int {
-	if len(s) < len("2006-01-02 15:04:05") {
+	if len(s) < len("01/02/06 15:04:05") {
 		return 0
 	}
+	day := len("2006-01-02")
 	switch countDigits(s) {
 	case 4:
 		if sep := s[4]; sep != '-' && sep != '/' || s[7] != sep || countDigits(s[5:]) != 2 {
@@ -19,20 +20,27 @@ func dateLen(s string) int {
 			return 0
 		}
 	case 2:
-		if s[2] != '/' || s[5] != '/' || countDigits(s[3:]) != 2 || countDigits(s[6:]) != 4 {
+		if s[2] != '/' || s[5] != '/' || countDigits(s[3:]) != 2 {
+			return 0
+		}
+		switch countDigits(s[6:]) {
+		case 4:
+		case 2: // rich
+			day = len("01/02/06")
+		default:
 			return 0
 		}
 	default:
 		return 0
 	}
-	if c := s[10]; c != ' ' && c != 'T' && c != '-' {
+	if c := s[day]; c != ' ' && c != 'T' && c != '-' {
 		return 0
 	}
-	n := clockLen(s[11:])
+	n := clockLen(s[day+1:])
 	if n == 0 {
 		return 0
 	}
-	n += 11
+	n += day + 1
 	return n + zoneLen(s[n:])
 }
 

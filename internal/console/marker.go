@@ -19,6 +19,8 @@ func openMarker(text string, found signs) (opening, bool) {
 		return opening{kind: kindLine, message: text}, true
 	case isAssertion(text):
 		return opening{kind: kindNative, message: text}, true
+	case isStartFailure(text):
+		return opening{kind: kindLine, message: text}, true
 	}
 	if found.process {
 		if pid, message, ok := ncclWarning(text); ok {

@@ -49,6 +49,11 @@ func parseRecord(line string) record {
 		if n := dateLen(line); n > 0 {
 			return parseDated(line[n:])
 		}
+		if n := clockLen(line); n > 0 { // "14:02:11 | ERROR | text": a clock alone needs a level behind it
+			if r := parseDated(line[n:]); r.level != levelNone {
+				return r
+			}
+		}
 	case c >= 'a' && c <= 'z':
 		if r, ok := parseLogfmt(line); ok {
 			return r
@@ -251,9 +256,18 @@ func parseBracket(line string) (record, bool) {
 		if name, ok := strings.CutSuffix(inside, " Error"); ok && strings.EqualFold(name, "TensorRT-LLM") {
 			return record{start: true, level: levelError, text: strings.TrimPrefix(rest, " ")}, true
 		}
+	case c == 'N' && strings.HasPrefix(inside, "NeMo "): // "[NeMo E 2026-03-09 14:02:11 file:12] text"
+		if letter := inside[len("NeMo "):]; len(letter) > 2 && letter[1] == ' ' && dateLen(letter[2:]) > 0 {
+			return record{start: true, level: levelOfLetter(letter[0]), text: strings.TrimPrefix(rest, " ")}, true
+		}
 	case isDigit(c):
 		if n := dateLen(inside); n > 0 {
 			return parseBracketDate(inside[n:], rest), true
+		}
+		if clockLen(inside) == len(inside) {
+			if r := parseBracketDate("", rest); r.level != levelNone {
+				return r, true
+			}
 		}
 		if countDigits(inside) == len(inside) { // llama.cpp's router puts the port of its child before the line
 			if r := parseRecord(strings.TrimPrefix(rest, " ")); r.start {
@@ -350,15 +364,34 @@ func parseBracketDate(inside, rest string) record {
 			b.pid = r.pid
 			return b
 		}
+		next := strings.TrimLeft(text[end+1:], " ")
+		if r.pid != "" || next == "" || next[0] != '[' {
+			break
+		}
+		if b, ok := parseBracket(next); ok && b.level != levelNone { // Hydra: "[date][logger][LEVEL] - text"
+			b.text = strings.TrimPrefix(b.text, "- ")
+			return b
+		}
 	default:
 		if text[0] < 'A' || text[0] > 'Z' {
 			break
 		}
 		if l, ok := parseLevelFirst(text); ok {
+			l.text = beforePlace(l.text)
 			return l
 		}
 	}
 	return r
+}
+
+// beforePlace drops the "file:12" that rich puts at the right edge of the terminal.
+func beforePlace(s string) string {
+	s = strings.TrimRight(s, " ")
+	i := strings.LastIndexByte(s, ' ')
+	if i > 1 && s[i-1] == ' ' && endsInLine(s[i+1:]) {
+		return strings.TrimRight(s[:i], " ")
+	}
+	return s
 }
 
 // levelInside finds a level in the rest of a date bracket: "Z ERROR module" and " E 123 456" (pid, thread).

@@ -1,0 +1,36 @@
+package console
+
+import (
+	"strings"
+)
+
+// pythonFailures are what an interpreter of Python says when it cannot start a program.
+var pythonFailures = []string{
+	"No module named ", "Error while finding module specification for ", "can't open file ", "can't find '__main__' module in ",
+}
+
+// isStartFailure recognises how Python and shells say that there is no such program: "/usr/bin/python3: No module named
+// vllm", "run.sh: line 3: vllm: command not found", "sh: 1: vllm: not found".
+func isStartFailure(text string) bool {
+	before, found := strings.CutSuffix(text, ": not found")
+	if found { // dash and busybox; others say so of files and pages
+		if i := strings.LastIndex(before, ": "); i > 0 {
+			before = before[:i]
+			n := strings.LastIndexByte(before, ' ')
+			return n > 0 && before[n-1] == ':' && n+1 < len(before) && countDigits(before[n+1:]) == len(before)-n-1
+		}
+		return false
+	}
+	if before, found = strings.CutSuffix(text, ": command not found"); found {
+		return strings.Contains(before, ": ") && !isIndented(text)
+	}
+	if c := text[0]; c != '/' && c != 'p' && c != '.' {
+		return false
+	}
+	program, rest, ok := strings.Cut(text[:min(len(text), maxFileLine)], ": ")
+	if !ok {
+		return false
+	}
+	version, ok := strings.CutPrefix(program[strings.LastIndexByte(program, '/')+1:], "python")
+	return ok && strings.Trim(version, "0123456789.") == "" && hasAnyPrefix(rest, pythonFailures)
+}
