@@ -122,6 +122,10 @@ func (g *gpuEnvironment) cuptiCandidates() []string {
 		directories = append(directories, glob(packages+"/nvidia/cu[0-9]*/lib")...)
 		directories = append(directories, packages+"/nvidia/cuda_cupti/lib")
 	}
+	for _, prefix := range g.pythonPrefixes() {
+		// Conda's packages of CUDA lie beside its Python.
+		directories = append(directories, prefix+"/lib")
+	}
 	for _, home := range g.cudaHomes() {
 		directories = append(directories, home+"/extras/CUPTI/lib64", home+"/extras/CUPTI/lib", home+"/lib64",
 			home+"/targets/"+cudaTarget()+"/lib")
@@ -178,8 +182,8 @@ func (g *gpuEnvironment) cudaHomes() []string {
 	return append([]string{g.root + "/usr/local/cuda"}, versions...)
 }
 
-// sitePackages lists where the workload's Python, if it is one, has its packages.
-func (g *gpuEnvironment) sitePackages() []string {
+// pythonPrefixes lists where the workload's Python, if it is one, may be installed.
+func (g *gpuEnvironment) pythonPrefixes() []string {
 	var prefixes []string
 	add := func(interpreter string) {
 		if interpreter != "" && filepath.IsAbs(interpreter) {
@@ -196,9 +200,11 @@ func (g *gpuEnvironment) sitePackages() []string {
 		add(absolute)
 		add(interpreterOf(absolute))
 	}
-	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT"} {
 		if prefix, _ := g.environ.get(name); prefix != "" {
-			prefixes = append(prefixes, prefix)
+			if prefix, err := filepath.Abs(prefix); err == nil {
+				prefixes = append(prefixes, prefix)
+			}
 		}
 	}
 	for _, name := range []string{"python3", "python"} {
@@ -209,9 +215,18 @@ func (g *gpuEnvironment) sitePackages() []string {
 	if home, _ := g.environ.get("HOME"); home != "" {
 		prefixes = append(prefixes, home+"/.local")
 	}
+	// What `uv run` runs in, without a word in the environment. Nobody else's libraries are taken from the working directory.
+	if prefix, err := filepath.Abs(".venv"); err == nil && filepath.Base(g.program.path) == "uv" {
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes
+}
+
+// sitePackages lists where the workload's Python, if it is one, has its packages.
+func (g *gpuEnvironment) sitePackages() []string {
 	var packages []string
 	seen := make(map[string]bool)
-	for _, prefix := range prefixes {
+	for _, prefix := range g.pythonPrefixes() {
 		if seen[prefix] {
 			continue
 		}

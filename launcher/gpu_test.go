@@ -40,9 +40,15 @@ func gpuFixture(t *testing.T, files []string, environ ...string) (root string, a
 	for i, entry := range environ {
 		environ[i] = strings.ReplaceAll(entry, "ROOT", root)
 	}
+	if work := filepath.Join(root, "work"); exists(work) {
+		t.Chdir(work)
+	}
 	after = environment{entries: environ}
 	g := gpuEnvironment{libraries: root + "/lib/graphsignal", root: root, environ: &after,
 		program: program{path: root + "/venv/bin/vllm", argv: []string{"vllm"}}}
+	if uv := filepath.Join(root, "uv/bin/uv"); exists(uv) {
+		g.program = program{path: uv, argv: []string{"uv", "run", "vllm"}}
+	}
 	g.apply()
 	return root, after
 }
@@ -70,6 +76,15 @@ func TestGPUEnvironment(t *testing.T) {
 			want: map[string]string{"GRAPHSIGNAL_CUPTI_PATH": "ROOT/venv/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12:" +
 				"ROOT/base/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13:" +
 				"ROOT/usr/local/cuda-12.10/extras/CUPTI/lib64/libcupti.so.12:ROOT/usr/local/cuda-12.8/extras/CUPTI/lib64/libcupti.so.12"}},
+		{name: "conda's own, and the environments of uv's projects",
+			files: with("dev/nvidiactl", "conda/lib/libcupti.so.12", "work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13",
+				"other/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12", "uv/bin/uv"),
+			environ: []string{"CONDA_PREFIX=ROOT/conda", "UV_PROJECT_ENVIRONMENT=../other"},
+			want: map[string]string{"GRAPHSIGNAL_CUPTI_PATH": "ROOT/other/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12:" +
+				"ROOT/work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13:ROOT/conda/lib/libcupti.so.12"}},
+		{name: "the working directory is no place for others",
+			files: with("dev/nvidiactl", "work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13"),
+			want:  map[string]string{"GRAPHSIGNAL_CUPTI_PATH": ""}},
 		{name: "toolkit of the environment, preset candidates first",
 			files:   with("usr/local/cuda-12.8/extras/CUPTI/lib64/libcupti.so.12", "tk/extras/CUPTI/lib64/libcupti.so.11.8"),
 			environ: []string{"CUDA_HOME=ROOT/tk", "GRAPHSIGNAL_CUPTI_PATH=/mine"},
