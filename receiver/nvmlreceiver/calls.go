@@ -27,27 +27,12 @@ var fastCalls = []call{
 		v, ret := d.handle.GetPowerUsage()
 		return r.watts("gpu_power_usage_watts", v, ret)
 	}},
-	{symbols: needs("nvmlDeviceGetPowerManagementLimit"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
-		v, ret := d.handle.GetPowerManagementLimit()
-		return r.watts("gpu_power_management_limit_watts", v, ret)
-	}},
-	{symbols: needs("nvmlDeviceGetTotalEnergyConsumption"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
-		v, ret := d.handle.GetTotalEnergyConsumption()
-		if ret == nvml.SUCCESS && v != math.MaxUint64 {
-			r.counter("gpu_energy_consumption_millijoules", series.Uint(v))
-		}
-		return ret
-	}},
 	{symbols: needs("nvmlDeviceGetFanSpeed"), gpu: true, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetFanSpeed()
 		return r.small("gpu_fan_speed_percent", v, ret)
 	}},
 	{symbols: needs("nvmlDeviceGetClockInfo"), gpu: true, read: clock("gpu_clock_sm_megahertz", nvml.CLOCK_SM)},
 	{symbols: needs("nvmlDeviceGetClockInfo"), gpu: true, read: clock("gpu_clock_mem_megahertz", nvml.CLOCK_MEM)},
-	{symbols: needs("nvmlDeviceGetMaxClockInfo"), gpu: true, every: time.Minute, read: func(d *device, r *reading) nvml.Return {
-		v, ret := d.handle.GetMaxClockInfo(nvml.CLOCK_SM)
-		return r.small("gpu_max_clock_sm_megahertz", v, ret)
-	}},
 	{symbols: [][]string{{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}}, gpu: true, read: readThrottle},
 	{symbols: needs("nvmlDeviceGetPerformanceState"), gpu: true, read: func(d *device, r *reading) nvml.Return {
 		v, ret := d.handle.GetPerformanceState()
@@ -62,13 +47,6 @@ var fastCalls = []call{
 		return r.small("gpu_decoder_utilization_percent", v, ret)
 	}},
 	{symbols: needs("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"), gpu: true, read: readPCIeLink},
-	{symbols: needs("nvmlDeviceGetPcieReplayCounter"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
-		v, ret := d.handle.GetPcieReplayCounter()
-		if ret == nvml.SUCCESS && uint32(v) != notAvailable {
-			r.counter("gpu_pcie_replay_counter", series.Uint(uint64(uint32(v))))
-		}
-		return ret
-	}},
 	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, read: readPCIeCounters},
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_corrected_volatile", nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC)},
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_uncorrected_volatile", nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)},
@@ -76,9 +54,31 @@ var fastCalls = []call{
 	{symbols: needs("nvmlDeviceGetTotalEccErrors"), gpu: true, read: ecc("gpu_ecc_errors_uncorrected_aggregate", nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC)},
 }
 
-// slowCalls are those that block or that ask the driver much; they lag behind by a collection.
+// slowCalls are those that block or that can take the driver more than some milliseconds; they lag behind by a collection.
 var slowCalls = []call{
 	{symbols: needs("nvmlDeviceGetPcieThroughput"), gpu: true, read: readPCIeSampled},
+	{symbols: needs("nvmlDeviceGetTotalEnergyConsumption"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
+		v, ret := d.handle.GetTotalEnergyConsumption()
+		if ret == nvml.SUCCESS && v != math.MaxUint64 {
+			r.counter("gpu_energy_consumption_millijoules", series.Uint(v))
+		}
+		return ret
+	}},
+	{symbols: needs("nvmlDeviceGetPowerManagementLimit"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
+		v, ret := d.handle.GetPowerManagementLimit()
+		return r.watts("gpu_power_management_limit_watts", v, ret)
+	}},
+	{symbols: needs("nvmlDeviceGetPcieReplayCounter"), gpu: true, every: 10 * time.Second, read: func(d *device, r *reading) nvml.Return {
+		v, ret := d.handle.GetPcieReplayCounter()
+		if ret == nvml.SUCCESS && uint32(v) != notAvailable {
+			r.counter("gpu_pcie_replay_counter", series.Uint(uint64(uint32(v))))
+		}
+		return ret
+	}},
+	{symbols: needs("nvmlDeviceGetMaxClockInfo"), gpu: true, every: time.Minute, read: func(d *device, r *reading) nvml.Return {
+		v, ret := d.handle.GetMaxClockInfo(nvml.CLOCK_SM)
+		return r.small("gpu_max_clock_sm_megahertz", v, ret)
+	}},
 	{symbols: needs("nvmlDeviceGetNvLinkState"), gpu: true, every: time.Minute, read: readLinks},
 	{symbols: needs("nvmlDeviceGetFieldValues"), gpu: true, every: 10 * time.Second, read: readLinkThroughput},
 	{symbols: needs("nvmlDeviceGetMigMode"), gpu: true, every: 10 * time.Second, read: readDivision},

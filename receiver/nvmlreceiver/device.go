@@ -49,6 +49,7 @@ type device struct {
 	// The collection's own.
 	memoryTotal uint64
 	firstSeen   int64
+	slowSeen    bool // a reading of the slow lane has come
 }
 
 // call is one question to a device, or several that are asked together: they share their fate.

@@ -198,6 +198,7 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 		for _, l := range []*lane{d.fast, d.slow} {
 			if late := l.take(nil); late != nil {
 				found[i] = append(found[i], late)
+				d.slowSeen = d.slowSeen || !late.fast
 			}
 			l.begin(now)
 		}
@@ -205,6 +206,17 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 	for i, d := range devices {
 		if late := d.fast.take(expired); late != nil {
 			found[i] = append(found[i], late)
+		}
+	}
+	for i, d := range devices {
+		// What is slow is waited for only once, so that a short run has all values.
+		wait := expired
+		if d.slowSeen {
+			wait = nil
+		}
+		if slow := d.slow.take(wait); slow != nil {
+			found[i] = append(found[i], slow)
+			d.slowSeen = true
 		}
 	}
 	b := signal.NewBuilder(metadata.ScopeName)
