@@ -1,5 +1,5 @@
 // Parts of the CUPTI library by themselves: graph signatures, buffers, pace, and the walk over hand-made buffers, also with
-// the record sizes of a real CUPTI (its path is the first argument).
+// the record sizes of real CUPTI libraries (their paths are the arguments).
 #include "../cupti/activity.h"
 #include "../cupti/buffers.h"
 #include "../cupti/graphs.h"
@@ -20,7 +20,7 @@ using namespace graphsignal::cupti;
 
 namespace {
 
-std::string real_cupti;
+std::vector<std::string> real_cupti;
 
 DriverFunctions stub_driver() {
   DriverFunctions d = {};
@@ -349,12 +349,10 @@ TEST(walk_of_damaged_buffers) {
   activity.process(c.bytes.data(), c.bytes.size(), pace);
 }
 
-TEST(walk_with_a_real_cupti) {
-  if (real_cupti.empty()) {
-    printf("     (no libcupti package: not run)\n");
-    return;
-  }
-  void* lib = dlopen(real_cupti.c_str(), RTLD_NOW | RTLD_LOCAL);
+namespace {
+
+void walk_with(const std::string& path) {
+  void* lib = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!lib) printf("%s\n", dlerror());
   CHECK(lib != nullptr);
   if (!lib) return;
@@ -371,7 +369,8 @@ TEST(walk_with_a_real_cupti) {
     CHECK_EQ(f.next_record(bytes, 1024, &record), 0);
     *k.size = static_cast<size_t>(static_cast<uint8_t*>(record) - bytes);
   }
-  printf("     record sizes: kernel %zu, memcpy %zu, memset %zu, synchronization %zu, graph %zu\n", z.kernel, z.copy, z.set, z.sync, z.graph);
+  printf("     %s: kernel %zu, memcpy %zu, memset %zu, synchronization %zu, graph %zu bytes\n", strrchr(path.c_str(), '/') + 1, z.kernel, z.copy, z.set,
+         z.sync, z.graph);
   CHECK(z.kernel >= 160 && z.copy >= 80 && z.set >= 80 && z.sync >= 40 && z.graph >= 48);
   walk(f, z, "real CUPTI");
   // Without a GPU every other call fails; that is no reason to fall over.
@@ -381,7 +380,14 @@ TEST(walk_with_a_real_cupti) {
   CHECK(enable(10) != 0);
 }
 
+}  // namespace
+
+TEST(walk_with_a_real_cupti) {
+  if (real_cupti.empty()) printf("     (no libcupti package: not run)\n");
+  for (const std::string& path : real_cupti) walk_with(path);
+}
+
 int main(int argc, char** argv) {
-  if (argc > 1) real_cupti = argv[1];
+  real_cupti.assign(argv + 1, argv + argc);
   return test::run_all();
 }

@@ -1,11 +1,16 @@
 #!/bin/sh
-# Runs a test with the path of a real libcupti (Debian's, unpacked and not installed), or with none when it cannot be had.
+# Runs a test with the paths of real libcupti (Debian's, unpacked and not installed), or with those of them that can be had.
 # usage: real_cupti.sh PACKAGE_CACHE TEST
 set -eu
-dir=$("$(dirname "$0")/fetch.sh" "$1" trixie non-free libcupti12) || dir=
-if [ -n "$dir" ]; then
-	lib=$(find "$dir" -name 'libcupti.so.12' | head -1)
-	exec "$2" "$lib"
-fi
-echo "libcupti12 could not be fetched: the walk with a real CUPTI is NOT tested"
-exec "$2"
+cache=$1 test=$2
+set --
+for package in bookworm/libcupti11.8 trixie/libcupti12; do
+	dir=$("$(dirname "$0")/fetch.sh" "$cache" "${package%/*}" non-free "${package#*/}") || dir=
+	lib=${dir:+$(find "$dir" -name 'libcupti.so.1[12]*' | sort | head -1)}
+	if [ -n "$lib" ]; then
+		set -- "$@" "$lib"
+	else
+		echo "${package#*/} could not be fetched: the walk with it is NOT tested"
+	fi
+done
+exec "$test" "$@"
