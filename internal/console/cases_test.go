@@ -157,6 +157,8 @@ func TestHarmless(t *testing.T) {
 		"[2026-03-09 14:02:11][cache] [1] ERROR-free",
 		"[NeMo W 2026-03-09 14:02:11 nemo_logging:381] error: x",
 		"[NeMo E] x",
+		"[00:00:00][0]",
+		"[2026-03-09 14:02:11] [77]",
 		"[03/09/26 14:02:11] WARNING  error: x                             app.py:12",
 		"[14:02:11] INFO     ERROR x",
 		"14:02:11 INFO error: x",

@@ -364,8 +364,11 @@ func parseBracketDate(inside, rest string) record {
 			b.pid = r.pid
 			return b
 		}
+		if r.pid != "" {
+			break
+		}
 		next := strings.TrimLeft(text[end+1:], " ")
-		if r.pid != "" || next == "" || next[0] != '[' {
+		if next == "" || next[0] != '[' {
 			break
 		}
 		if b, ok := parseBracket(next); ok && b.level != levelNone { // Hydra: "[date][logger][LEVEL] - text"
