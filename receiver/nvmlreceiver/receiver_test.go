@@ -672,6 +672,16 @@ func TestBindNow(t *testing.T) {
 	assert.Zero(t, g.calls("Init"))
 }
 
+// TestBindNowWithoutDriver: where there is nothing to be read, nothing is wrong.
+func TestBindNowWithoutDriver(t *testing.T) {
+	g := start(t, "", func(c *Config) {
+		t.Setenv("LD_BIND_NOW", "1")
+		c.LibraryPath = filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	})
+	g.eventually("it is reported", func() bool { return g.logs.FilterMessage("GPU metrics are off").Len() == 1 })
+	assert.Equal(t, zap.DebugLevel, g.logs.FilterMessage("GPU metrics are off").All()[0].Level)
+}
+
 // TestLeftOut: one GPU does not answer from the start, one belongs to another container.
 func TestLeftOut(t *testing.T) {
 	blocks := strings.SplitAfter(fakenvml.H200s(3), "gpu\n")

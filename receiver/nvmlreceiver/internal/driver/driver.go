@@ -136,16 +136,16 @@ func New(path string) Library {
 
 // Open implements Library.
 func (l *library) Open() error {
-	if os.Getenv("LD_BIND_NOW") != "" {
-		// The loader bound the functions before the library was there, to nothing.
-		return errors.New("NVML cannot be used with LD_BIND_NOW in the Collector's environment")
-	}
 	opening.Lock()
 	defer opening.Unlock()
 	if l.image == nil {
 		if err := l.load(); err != nil {
 			return err
 		}
+	}
+	if os.Getenv("LD_BIND_NOW") != "" {
+		// The loader bound the functions before the library was there, to nothing.
+		return errors.New("NVML cannot be used with LD_BIND_NOW in the Collector's environment")
 	}
 	switch ret := l.api.Init(); ret {
 	case nvml.SUCCESS:
