@@ -1,7 +1,6 @@
 #include "registry_scan.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -59,11 +58,68 @@ bool plausible_entry(const graphsignal_probe_entry& e) {
          read_memory(block + size - sizeof(word), &word, sizeof(word));
 }
 
+// The tables of an object's dynamic symbols.
+struct Symbols {
+  const ElfW(Sym)* table;
+  const char* names;
+  const uint32_t* gnu_hash;
+  const uint32_t* hash;
+};
+
+bool is_registry(const Symbols& in, uint32_t index) {
+  const ElfW(Sym)& s = in.table[index];
+  return s.st_shndx != SHN_UNDEF && s.st_size == kRegistry && strcmp(in.names + s.st_name, GRAPHSIGNAL_PROBE_REGISTRY_SYMBOL) == 0;
+}
+
+// The symbol of the registry, or NULL: in the hash table that all objects have today, else in the one that they used to have.
+const ElfW(Sym)* find_registry(const Symbols& in) {
+  if (in.gnu_hash) {
+    const uint32_t buckets = in.gnu_hash[0], first = in.gnu_hash[1], words = in.gnu_hash[2];
+    const uint32_t* bucket = reinterpret_cast<const uint32_t*>(reinterpret_cast<const ElfW(Addr)*>(in.gnu_hash + 4) + words);
+    const uint32_t* chain = bucket + buckets;
+    uint32_t wanted = 5381;
+    for (const char* c = GRAPHSIGNAL_PROBE_REGISTRY_SYMBOL; *c; c++) wanted = wanted * 33 + static_cast<unsigned char>(*c);
+    uint32_t i = buckets ? bucket[wanted % buckets] : 0;
+    if (i < first || i == 0) return nullptr;
+    for (;; i++) {
+      const uint32_t here = chain[i - first];
+      if ((here | 1) == (wanted | 1) && is_registry(in, i)) return in.table + i;
+      if (here & 1) return nullptr;
+    }
+  }
+  for (uint32_t i = 1; in.hash && i < in.hash[1]; i++) {
+    if (is_registry(in, i)) return in.table + i;
+  }
+  return nullptr;
+}
+
+// Where an object defines the registry for others, or 0. Its tables are read where they lie: the dynamic linker would give a
+// handle too, but first it would run the constructors of an object whose turn has not come, in the middle of a program's start.
+uintptr_t defined_registry(const struct dl_phdr_info& object) {
+  const ElfW(Dyn)* d = nullptr;
+  for (int i = 0; i < object.dlpi_phnum; i++) {
+    if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) d = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+  }
+  Symbols in = {};
+  for (; d && d->d_tag != DT_NULL; d++) {
+    // Some dynamic linkers leave here what the file says.
+    const uintptr_t at = d->d_un.d_ptr < object.dlpi_addr ? d->d_un.d_ptr + object.dlpi_addr : d->d_un.d_ptr;
+    switch (d->d_tag) {
+      case DT_SYMTAB: in.table = reinterpret_cast<const ElfW(Sym)*>(at); break;
+      case DT_STRTAB: in.names = reinterpret_cast<const char*>(at); break;
+      case DT_GNU_HASH: in.gnu_hash = reinterpret_cast<const uint32_t*>(at); break;
+      case DT_HASH: in.hash = reinterpret_cast<const uint32_t*>(at); break;
+      default: break;
+    }
+  }
+  const ElfW(Sym)* found = in.table && in.names ? find_registry(in) : nullptr;
+  return found ? object.dlpi_addr + found->st_value : 0;
+}
+
 struct Loaded {
   uintptr_t begin;
   uintptr_t end;
-  bool program;
-  char name[PATH_MAX];
+  uintptr_t registry;  // as defined_registry
 };
 
 struct Listing {
@@ -73,33 +129,20 @@ struct Listing {
 
 int list_object(struct dl_phdr_info* info, size_t, void* p) {
   Listing& all = *static_cast<Listing*>(p);
-  const char* name = info->dlpi_name ? info->dlpi_name : "";
   for (int i = 0; i < info->dlpi_phnum && all.count < RegistryScan::kMaxObjects; i++) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_W) || segment.p_memsz < segment.p_filesz + kRegistry) continue;
-    Loaded& item = all.items[all.count];
-    if (strlen(name) >= sizeof(item.name)) continue;
+    Loaded& item = all.items[all.count++];
     const uintptr_t start = info->dlpi_addr + segment.p_vaddr;
     item.begin = start + segment.p_filesz;
     item.end = start + segment.p_memsz;
-    item.program = name[0] == 0;
-    strcpy(item.name, name);
-    all.count++;
+    item.registry = defined_registry(*info);
   }
   return 0;
 }
 
 // In the same memory as the copy of the registry that this library has itself.
 uint32_t own;
-
-// The registry that an object or one of its dependencies exports, or NULL.
-graphsignal_probe_registry* exported(const Loaded& item) {
-  void* object = dlopen(item.program ? nullptr : item.name, RTLD_LAZY | RTLD_NOLOAD);
-  if (!object) return nullptr;
-  void* symbol = dlsym(object, GRAPHSIGNAL_PROBE_REGISTRY_SYMBOL);
-  dlclose(object);
-  return static_cast<graphsignal_probe_registry*>(symbol);
-}
 
 }  // namespace
 
@@ -199,7 +242,6 @@ RegistryScan::Object* RegistryScan::object(uintptr_t begin, uintptr_t end) {
 void RegistryScan::run(Found found, void* context) {
   if (!scratch_) scratch_ = static_cast<Scratch*>(map_pages(sizeof(Scratch)));
   if (!scratch_) return;
-  // Listed first: to ask for symbols within the iteration would take the loader's locks twice.
   Listing all = {scratch_->items, 0};
   dl_iterate_phdr(list_object, &all);
   for (Object& o : objects_) o.seen = false;
@@ -215,12 +257,14 @@ void RegistryScan::run(Found found, void* context) {
     const uintptr_t ours = reinterpret_cast<uintptr_t>(&own);
     // Our own copy is attached otherwise.
     if (!o || o->done || (ours >= item.begin && ours < item.end)) continue;
-    graphsignal_probe_registry* r = o->asked ? nullptr : exported(item);
-    o->asked = true;
-    if (!r) r = search(*o);
+    graphsignal_probe_registry* r = nullptr;
+    if (item.registry == 0) {
+      r = search(*o);
+    } else if (plausible_registry(item.registry)) {
+      r = reinterpret_cast<graphsignal_probe_registry*>(item.registry);
+    }
     if (!r || !keep_loaded(r)) continue;
-    const uintptr_t address = reinterpret_cast<uintptr_t>(r);
-    o->done = address >= item.begin && address < item.end;
+    o->done = true;
     found(context, r);
   }
 }

@@ -10,8 +10,8 @@
 namespace graphsignal {
 
 // A registry is zero-initialised, so it lies in the part of a writable segment that the file does not fill. Few objects have
-// such a part that is large enough; each of them is asked for the symbol, and is searched for a registry's header where it
-// does not tell. What looks like one counts only if all of its entries make sense. Memory is read through the kernel, so
+// such a part that is large enough; the registry is where its table of symbols says, and is searched for by its header where
+// that does not tell. What looks like one counts only if all of its entries make sense. Memory is read through the kernel, so
 // that no page that is protected, or is being unmapped, can fault.
 class RegistryScan {
  public:
@@ -31,7 +31,6 @@ class RegistryScan {
     uint32_t wait;    // calls until the next search
     uint32_t pause;   // between the last search and the next
     uint64_t pages;   // hash over which of them were in memory
-    bool asked;       // for the symbol
     bool done;        // its registry was found
     bool seen;        // in this call
   };

@@ -273,6 +273,10 @@ TEST(cupti_fails_at_each_call) {
     const std::string name = call;
     const bool refused = name == "ActivityRegisterCallbacks" || name == "ActivityEnable";
     CHECK_EQ(f.logged(d, "cupti" + name), refused || name == "EnableCallback");
+    size_t lines = 0;
+    for (const Value& e : d["log"].items) lines += e["msg"].text.find("cupti" + name) != std::string::npos ? 1 : 0;
+    CHECK(lines <= (name == "EnableCallback" ? 3u : 1u));
+    CHECK_EQ(f.logged(d, "subscription is not to be had (999 stub result)"), name == "Subscribe");
     const bool records = !refused && name != "ActivityFlushAll" && name != "ActivityGetNextRecord";
     CHECK_EQ(frame(d, "cuda_kernels_nanoseconds", "last"), std::string(records ? "7/1" : "absent"));
   }

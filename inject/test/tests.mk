@@ -9,6 +9,7 @@ $(T):
 	@mkdir -p $@
 
 TEST_PROGRAMS := $(T)/probe_test $(T)/probe_test20 $(T)/writer_test $(T)/publisher_test $(T)/probe_program $(T)/probe_program_static $(T)/probe_program_large \
+	$(T)/probe_program_slow \
 	$(T)/module_a.so $(T)/module_b.so $(T)/module_c.so $(T)/module_d.so $(if $(CLANG),$(T)/probe_test_clang $(T)/probe_test20_clang)
 TEST_HEADERS := $(HEADERS) test/check.h test/json_reader.h
 
@@ -34,6 +35,13 @@ $(T)/module_%.so: test/programs/probe_module.cpp $(HEADERS) | $(T)
 comma := ,
 $(T)/large_module.so: test/programs/large_module.cpp | $(T)
 	$(CXX) -std=c++17 -O1 -shared -fPIC $(TESTFLAGS) -Wl,-soname,$(@F) $< -o $@
+# Its constructor runs after that of the slow one.
+$(T)/slow_module.so: test/programs/slow_module.cpp $(HEADERS) | $(T)
+	$(CXX) -std=c++17 -O1 -shared -fPIC $(TESTFLAGS) -Wl,-soname,$(@F) $< -o $@ $(TESTLIBS)
+$(T)/late_module.so: test/programs/large_module.cpp $(T)/slow_module.so
+	$(CXX) -std=c++17 -O1 -shared -fPIC $(TESTFLAGS) -Wl,-soname,$(@F) $< -o $@ -Wl,--no-as-needed $(T)/slow_module.so -Wl,-rpath,'$$ORIGIN'
+$(T)/probe_program_slow: test/programs/probe_program.cpp $(T)/late_module.so $(HEADERS)
+	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@ -Wl,--no-as-needed $(T)/late_module.so -Wl,-rpath,'$$ORIGIN' -Wl,-rpath-link,$(T) $(TESTLIBS)
 $(T)/probe_program_large: test/programs/probe_program.cpp $(T)/large_module.so $(HEADERS)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@ -Wl,--no-as-needed $(T)/large_module.so -Wl,-rpath,'$$ORIGIN' $(TESTLIBS)
 
