@@ -208,8 +208,8 @@ void subscribe() {
   const int result = f.subscribe(&subscriber, resource_callback, nullptr);
   if (result != kSuccess) {
     session.activity.distrust_name_pointers();
-    session.writer.log().add(Level::kWarning, "CUPTI's subscription is taken (%d %s): CUDA graphs are named by number", result,
-                             describe(f, result));
+    session.writer.log().add(Level::kWarning, "CUPTI's subscription is %s (%d %s): CUDA graphs are named by number",
+                             result == kMultipleSubscribers ? "taken" : "not to be had", result, describe(f, result));
     return;
   }
   session.subscribed = true;
@@ -231,11 +231,19 @@ void set_attribute(int attribute, const char* name) {
 bool enable_activity() {
   const Functions& f = session.functions;
   if (!succeeded(f.register_callbacks(buffer_requested, buffer_completed), "cuptiActivityRegisterCallbacks")) return false;
-  succeeded(f.enable(kKindConcurrentKernel), "cuptiActivityEnable(CONCURRENT_KERNEL)");
-  succeeded(f.enable(kKindMemcpy), "cuptiActivityEnable(MEMCPY)");
-  succeeded(f.enable(kKindMemset), "cuptiActivityEnable(MEMSET)");
-  succeeded(f.enable(kKindSynchronization), "cuptiActivityEnable(SYNCHRONIZATION)");
-  if (!session.node_mode) succeeded(f.enable(kKindGraphTrace), "cuptiActivityEnable(GRAPH_TRACE)", Level::kWarning);
+  static const struct { uint32_t kind; const char* name; } kKinds[] = {
+      {kKindConcurrentKernel, "CONCURRENT_KERNEL"}, {kKindMemcpy, "MEMCPY"}, {kKindMemset, "MEMSET"},
+      {kKindSynchronization, "SYNCHRONIZATION"}, {kKindGraphTrace, "GRAPH_TRACE"}};
+  int told = kSuccess;
+  for (const auto& k : kKinds) {
+    if (k.kind == kKindGraphTrace && session.node_mode) continue;
+    const int result = f.enable(k.kind);
+    if (result == kSuccess) continue;
+    // A reason that all share is told once.
+    const Level level = result == told ? Level::kDebug : k.kind == kKindGraphTrace ? Level::kWarning : Level::kError;
+    session.writer.log().add(level, "cuptiActivityEnable(%s) failed: %d %s", k.name, result, describe(f, result));
+    told = result;
+  }
   return true;
 }
 
