@@ -20,6 +20,8 @@ const (
 	maxLines = 50_000
 	// maxBuckets is the most buckets of one histogram.
 	maxBuckets = 1000
+	// maxLabels is the most labels of a sample, its name among them; the configuration that vLLM shows has some 40.
+	maxLabels = 129
 	// maxRestarts is how many lines of a page may stop the tokenizer; the rest of the page is then given up.
 	maxRestarts = 5000
 	// keepPages is for how many pages an identity is remembered that no page shows.
@@ -37,7 +39,7 @@ type Page struct {
 	// whose value is no number, in any spelling, are left out without being counted.
 	Malformed      int
 	FirstMalformed string
-	// Dropped is how many lines were left out because of the limits on lines and series.
+	// Dropped is how many lines were left out because of the limits on lines, series, buckets and labels.
 	Dropped int
 }
 
@@ -381,6 +383,9 @@ const (
 
 // resolve finds out what a sample with p.labels stands for.
 func (p *Parser) resolve() *line {
+	if p.labels.Len() > maxLabels {
+		return &line{dropped: true}
+	}
 	family, role := p.decls.of(p.labels.Get(model.MetricNameLabel))
 	if role == ignoredRole || family.published() == "" {
 		return &line{}

@@ -304,6 +304,24 @@ func TestLimits(t *testing.T) {
 		assert.Equal(t, 20_001, page.Malformed+page.Dropped)
 		assert.Equal(t, []string{"a gauge {} 1.0"}, describeAll(page.Series))
 	})
+	t.Run("labels", func(t *testing.T) {
+		p := NewParser(10)
+		for range 2 {
+			text := "a 1\n"
+			for _, n := range []int{maxLabels - 1, maxLabels, 5000} {
+				text += fmt.Sprintf("b%d{", n)
+				for i := range n {
+					text += fmt.Sprintf("l%d=\"\",", i)
+				}
+				text += "} 1\n"
+			}
+			page := parse(t, p, classic, text+"c 3\n", 1)
+			if assert.Len(t, page.Series, 3) {
+				assert.Len(t, page.Series[1].Tags, maxLabels-1)
+			}
+			assert.Equal(t, 2, page.Dropped)
+		}
+	})
 	t.Run("a long line", func(t *testing.T) {
 		page := parse(t, NewParser(10), classic, "a 1\nb{x=\""+strings.Repeat("y", maxLine)+"\"} 2\nc 3\n", 1)
 		assert.Equal(t, []string{"a gauge {} 1.0", "c gauge {} 3.0"}, describeAll(page.Series))

@@ -306,7 +306,7 @@ func (s *scraper) complain(page prom.Page) {
 	}
 	if page.Dropped > 0 {
 		s.logger.Debug("Lines of the engine's metrics page were left out", zap.Int("lines", page.Dropped))
-		s.warn("The engine's metrics page has more series than are kept of it (max_series)")
+		s.warn("The engine's metrics page has more series (max_series), or more labels in one, than are kept of it")
 	}
 }
 

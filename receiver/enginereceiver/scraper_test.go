@@ -152,6 +152,10 @@ func TestHostileServers(t *testing.T) {
 	for i := range 100_000 {
 		fmt.Fprintf(many, "a{i=\"%d\"} 1\n", i)
 	}
+	labels := ""
+	for i := range 5000 {
+		labels += fmt.Sprintf("l%d=\"\",", i)
+	}
 	flush := func(w http.ResponseWriter, text string) bool {
 		_, err := io.WriteString(w, text)
 		w.(http.Flusher).Flush()
@@ -219,6 +223,12 @@ func TestHostileServers(t *testing.T) {
 		}},
 		{name: "100,000 series", series: 4000, warning: "max_series", handler: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, many.String())
+		}},
+		{name: "thousands of labels", series: 1, warning: "labels", handler: func(w http.ResponseWriter, _ *http.Request) {
+			for i := range 100 {
+				_, _ = io.WriteString(w, fmt.Sprintf("m%d{%s} 1\n", i, labels))
+			}
+			_, _ = io.WriteString(w, "a 1\n")
 		}},
 		{name: "invalid UTF-8 and broken lines", series: 1, warning: "cannot be read", handler: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "# TYPE a gauge\na{x=\"\xff\"} 1\n\xff\xfe\na{ 2\n")
