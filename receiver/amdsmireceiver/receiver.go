@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -48,13 +49,14 @@ type amdsmiReceiver struct {
 
 	// What outlives a session.
 	firstSeen map[string]int64 // by device, epoch nanoseconds
+	silent    map[string]int   // by device, rounds since it answered, while others did
 	told      map[string]bool  // messages that are told once
 }
 
 func newReceiver(cfg *Config, logger *zap.Logger, next consumer.Metrics) *amdsmiReceiver {
 	r := &amdsmiReceiver{
 		cfg: cfg, logger: logger, next: next, lookup: os.LookupEnv, now: time.Now,
-		firstSeen: make(map[string]int64), told: make(map[string]bool),
+		firstSeen: make(map[string]int64), silent: make(map[string]int), told: make(map[string]bool),
 	}
 	r.controller = collect.New(cfg.Config, 0, r.collect)
 	return r
@@ -110,6 +112,7 @@ func (r *amdsmiReceiver) publish(ctx context.Context, found round, now time.Time
 		r.logger.Info("The AMD GPU driver answers again")
 	}
 	r.report(found, now)
+	r.reportSilent(found)
 	b := signal.NewBuilder(metadata.ScopeName)
 	ts := found.time.UnixNano()
 	for _, rd := range found.readings {
@@ -167,6 +170,29 @@ func (r *amdsmiReceiver) report(found round, now time.Time) {
 		}
 	default:
 		r.delay = 0
+	}
+}
+
+// reportSilent tells once that a device of several does not answer any more, and that it does again.
+func (r *amdsmiReceiver) reportSilent(found round) {
+	if !slices.ContainsFunc(found.readings, func(rd *reading) bool { return rd.answered }) {
+		return // that none does is told elsewhere
+	}
+	for _, rd := range found.readings {
+		key := rd.device.key()
+		n, before := r.silent[key]
+		switch {
+		case rd.answered:
+			r.silent[key] = 0
+			if n >= silentRounds {
+				r.logger.Info("AMD GPU answers again", zap.String("device", key))
+			}
+		case before: // it has answered at all
+			r.silent[key] = n + 1
+			if n+1 == silentRounds {
+				r.logger.Warn("AMD GPU does not answer any more", zap.String("device", key))
+			}
+		}
 	}
 }
 

@@ -116,6 +116,17 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// TestSelectedPartition brings along the partition that has the board's sensors.
+func TestSelectedPartition(t *testing.T) {
+	s := start(t, newFake(t, scenario(t, "cpx")).path, "HIP_VISIBLE_DEVICES=5,3").next()
+	if got := slices.Sorted(maps.Keys(s.devices)); !slices.Equal(got, []string{"0000:05:00.0", "0000:05:00.0/3", "0000:05:00.0/5"}) {
+		t.Errorf("devices are %v", got)
+	}
+	if s.values["0000:05:00.0 gpu_power_usage_watts"] != "310f" {
+		t.Errorf("values are %v", s.values)
+	}
+}
+
 func TestFallbacks(t *testing.T) {
 	s := start(t, newFake(t, `abi 24 7
 device
@@ -236,6 +247,33 @@ func TestLost(t *testing.T) {
 		t.Errorf("before %v, after %v", first, again)
 	}
 	eventually(t, "that is told, too", func() bool { return x.logged("answer again") == 1 })
+}
+
+// TestOneLost: one device of two that does not answer any more is told of once, and comes back.
+func TestOneLost(t *testing.T) {
+	good := scenario(t, "mi300x")
+	head, rest, _ := strings.Cut(good, "device\n")
+	one, two, _ := strings.Cut(rest, "device\n")
+	lost := ""
+	for _, name := range []string{"metrics", "memory_total", "memory_usage", "vram_usage", "activity", "temp0", "temp1", "temp2", "power_cap",
+		"fan", "clock0", "clock4", "ecc", "pcie"} {
+		lost += "ret " + name + " 43\n"
+	}
+	f := newFake(t, good)
+	x := start(t, f.path)
+	before := x.next()
+	f.script(head + "device\n" + one + "device\n" + lost + two[strings.Index(two, "device\n"):])
+	eventually(t, "that is told", func() bool { return x.logged("AMD GPU does not answer any more") == 1 })
+	for range 2 * silentRounds {
+		if s := x.next(); len(s.devices) != 1 || s.values["0000:05:00.0 gpu_power_usage_watts"] != "310f" {
+			t.Fatalf("devices are %v", s.devices)
+		}
+	}
+	f.script(good)
+	eventually(t, "that it is back is told", func() bool { return x.logged("AMD GPU answers again") == 1 })
+	if after := x.next(); len(after.values) != len(before.values) || x.logged("not answer") != 1 || x.logged("No AMD GPU") != 0 {
+		t.Errorf("before %v, after %v; messages %v", before.values, after.values, x.logs.All())
+	}
 }
 
 func TestNothingToRead(t *testing.T) {

@@ -2,6 +2,7 @@ package amdsmireceiver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/graphsignal/graphsignal-collector/receiver/amdsmireceiver/internal/selection"
@@ -32,8 +33,19 @@ func openSession(candidates []string, selector selection.Selector) (*session, er
 	}
 	indices, guessed := selector.Choose(uuids)
 	var chosen []*device
+	add := func(d *device) {
+		if !slices.Contains(chosen, d) {
+			chosen = append(chosen, d)
+		}
+	}
 	for _, i := range indices {
-		chosen = append(chosen, list[i])
+		// The sensors of a partition are those of its board, which its first one has.
+		for _, d := range list {
+			if list[i].partition > 0 && d.partition == 0 && d.busID == list[i].busID {
+				add(d)
+			}
+		}
+		add(list[i])
 	}
 	if len(chosen) == 0 {
 		lib.Close()
