@@ -167,6 +167,7 @@ func TestUploadTrouble(t *testing.T) {
 		"pipe":           {"GRAPHSIGNAL_API_KEY_FILE=" + pipe, "GRAPHSIGNAL_API_BASE=" + url},
 		"two keys":       {"GRAPHSIGNAL_API_KEY=" + apiKey + "\n" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
 		"no URL":         {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=nonsense"},
+		"query":          {"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url + "/?tenant=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, env, "sh", "-c", "trap 'exit 4' TERM; while :; do sleep 0.1; done")

@@ -1,6 +1,9 @@
 package launcher
 
-import "strings"
+import (
+	"path/filepath"
+	"strings"
+)
 
 // environment is a process environment that can be changed without losing its order or its odd entries.
 type environment struct{ entries []string }
@@ -20,6 +23,17 @@ func (e *environment) searchPath() string {
 		return path
 	}
 	return "/bin:/usr/bin"
+}
+
+// makeAbsolute makes the path in a variable one that is the same in every directory.
+func (e *environment) makeAbsolute(name string) {
+	path, _ := e.get(name)
+	if path == "" || filepath.IsAbs(path) {
+		return
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		e.set(name, absolute)
+	}
 }
 
 // set gives a variable a value, in the place of its first entry or at the end.

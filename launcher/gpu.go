@@ -286,6 +286,9 @@ func libraryProblem(library string) string {
 	if info, err := f.Stat(); err != nil || uint64(info.Size()) < offset || uint64(info.Size())-offset < length {
 		return "is cut short"
 	}
+	if !isExecutableMemory(library) {
+		return "cannot be mapped for execution (is its file system mounted noexec?)"
+	}
 	return ""
 }
 

@@ -104,6 +104,29 @@ func TestGPUEnvironment(t *testing.T) {
 	}
 }
 
+// TestUnloadableLibraries: what no program can load is named to none, and the user is told.
+func TestUnloadableLibraries(t *testing.T) {
+	root := t.TempDir()
+	onNoexec(t, root, func() {
+		for _, name := range []string{cuptiLibrary, probeLibrary} {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(elfLibrary), 0o755); err != nil {
+				t.Error(err)
+			}
+		}
+		environ := environment{entries: []string{"PATH=/nowhere", "CUDA_HOME=/nowhere"}}
+		g := gpuEnvironment{libraries: root, root: root, environ: &environ, program: program{path: "/nowhere/vllm"}}
+		said := captureStderr(t, g.apply)
+		for _, name := range []string{"CUDA_INJECTION64_PATH", "GRAPHSIGNAL_PROBE_LIB"} {
+			if value, set := environ.get(name); set {
+				t.Errorf("%s=%s", name, value)
+			}
+		}
+		if strings.Count(said, "noexec") != 2 {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
 func TestEnvironmentKeepsOddEntries(t *testing.T) {
 	e := environment{entries: []string{"A=1", "odd", "=x", "B=2", "A=3"}}
 	e.set("A", "9")

@@ -71,13 +71,7 @@ func toolProblem(library string) string {
 	case strings.Contains(library, ":"):
 		return "has a colon in its path, which ROCP_TOOL_LIBRARIES cannot hold"
 	}
-	if problem := libraryProblem(library); problem != "" {
-		return problem
-	}
-	if !isExecutableMemory(library) {
-		return "cannot be mapped for execution (is its file system mounted noexec?)"
-	}
-	return ""
+	return libraryProblem(library)
 }
 
 // isExecutableMemory reports whether the loader may map a file as code.

@@ -46,6 +46,8 @@ func Main(args []string) int {
 		msg.warn("%s", warning)
 	}
 	r := run{options: o, msg: msg, environ: environment{entries: os.Environ()}}
+	r.environ.makeAbsolute("GRAPHSIGNAL_SHM_PATH")
+	r.environ.makeAbsolute("GRAPHSIGNAL_PROCFS_PATH")
 	switch action {
 	case actionAttach:
 		return r.attach()

@@ -71,6 +71,24 @@ func TestSidecarConfiguration(t *testing.T) {
 	}
 }
 
+// TestRelativeFolders: the run directories are in one place for the program, wherever it goes, and the sidecar, which takes no
+// relative path.
+func TestRelativeFolders(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "shm"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, status := runToEnd(t, settings{dir: dir, env: []string{"GRAPHSIGNAL_SHM_PATH=shm", "GRAPHSIGNAL_PROCFS_PATH="}},
+		"sh", "-c", `echo "$GRAPHSIGNAL_SHM_PATH"`)
+	want := filepath.Join(dir, "shm")
+	if status.ExitStatus() != 0 || l.stdout.String() != want+"\n" {
+		t.Errorf("status %#x, the workload has %q", status, l.stdout.String())
+	}
+	if config := l.recorded("config.json"); !strings.Contains(config, `"shm_path":"`+want+`"`) || strings.Contains(config, `"shm_path":"shm"`) {
+		t.Errorf("the sidecar has %s", config)
+	}
+}
+
 func TestSidecarEnvironment(t *testing.T) {
 	l, _ := runToEnd(t, settings{env: []string{"LD_BIND_NOW=1", "CUDA_INJECTION64_PATH=/x.so", "ROCP_TOOL_LIBRARIES=/y.so",
 		"GOMAXPROCS=7", "GRAPHSIGNAL_API_KEY=k"}}, "sh", "-c", `echo "$LD_BIND_NOW $CUDA_INJECTION64_PATH $GOMAXPROCS"`)

@@ -32,7 +32,7 @@ func uploadFrom(env *environment) (uploadInput, error) {
 	in := uploadInput{base: defaultAPIBase}
 	if base, _ := env.get(apiBaseVariable); base != "" {
 		u, err := url.Parse(base)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 			return in, fmt.Errorf("%s: want http://HOST or https://HOST", apiBaseVariable)
 		}
 		in.base = strings.TrimRight(base, "/")

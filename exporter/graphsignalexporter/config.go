@@ -38,8 +38,8 @@ var _ component.Config = (*Config)(nil)
 // Validate checks the settings. It does not read the key file, which may come later than the configuration.
 func (c *Config) Validate() error {
 	base, err := url.Parse(c.Endpoint)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return fmt.Errorf("endpoint %q is no http or https URL", c.Endpoint)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.RawQuery != "" || base.Fragment != "" {
+		return fmt.Errorf("endpoint %q is no http or https URL that paths can be put behind", c.Endpoint)
 	}
 	if c.APIKey == "" && c.APIKeyFile == "" {
 		return errors.New("api_key or api_key_file is required")

@@ -58,6 +58,7 @@ func TestConfig(t *testing.T) {
 		"graphsignal/no_key":   "api_key or api_key_file is required",
 		"graphsignal/two_keys": "exclude each other",
 		"graphsignal/no_url":   "no http or https URL",
+		"graphsignal/query":    "no http or https URL",
 		"graphsignal/hasty":    "at least 100ms",
 	} {
 		assert.ErrorContains(t, confmap.Validate(load(name)), message)
