@@ -130,8 +130,9 @@ void watch_silence() {
   if (++session.silent_ticks < kSilenceTicks) return;
   session.silence_logged = true;
   session.writer.log().add(Level::kWarning,
-                           "GPU code was loaded but CUPTI has reported no activity: the CUDA driver and %s may not fit together",
-                           session.cupti_path[0] ? session.cupti_path : "libcupti");
+                           "GPU code was loaded %u s ago and CUPTI has reported no activity: nothing of it has run yet, or the CUDA driver "
+                           "and %s do not fit together",
+                           kSilenceTicks, session.cupti_path[0] ? session.cupti_path : "libcupti");
 }
 
 void before_write(void*) {
