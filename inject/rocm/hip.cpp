@@ -17,6 +17,8 @@ const int kDeviceToHost = 2;
 const unsigned kHostMallocDefault = 0;
 const int kCaptureModeRelaxed = 2;
 
+const int kMostMessages = 8;
+
 template <typename Function>
 bool resolve_one(void* library, const char* name, Function* to) {
   void* symbol = dlsym(library, name);
@@ -54,34 +56,43 @@ bool HipMemory::resolve() {
   return false;
 }
 
+// Reports the first of a series of equal failures; true when the call succeeded.
+bool HipMemory::succeeded(int result, const char* call) {
+  if (result == kSuccess) return true;
+  if (result != last_error_ && messages_++ < kMostMessages) {
+    log_->add(Level::kWarning, "reading GPU probes: %s failed with HIP error %d", call, result);
+  }
+  last_error_ = result;
+  return false;
+}
+
 bool HipMemory::enter(int device) {
   if (!ready_) {
     if (!resolve()) return false;
     __atomic_store_n(&reader_, static_cast<uint64_t>(syscall(SYS_gettid)), __ATOMIC_RELAXED);
     int mode = kCaptureModeRelaxed;
-    ready_ = runtime_.exchange_capture_mode(&mode) == kSuccess;
+    ready_ = succeeded(runtime_.exchange_capture_mode(&mode), "hipThreadExchangeStreamCaptureMode");
     if (!ready_) return false;
   }
-  if (runtime_.set_device(device) != kSuccess) return false;
+  if (!succeeded(runtime_.set_device(device), "hipSetDevice")) return false;
   void** stream = &streams_[device];
-  return *stream || (runtime_.create_stream(stream, kStreamNonBlocking) == kSuccess && *stream);
+  return *stream || (succeeded(runtime_.create_stream(stream, kStreamNonBlocking), "hipStreamCreateWithFlags") && *stream);
 }
 
 void* HipMemory::staging(size_t bytes) {
   void* memory = nullptr;
-  return runtime_.host_malloc(&memory, bytes, kHostMallocDefault) == kSuccess ? memory : nullptr;
+  return succeeded(runtime_.host_malloc(&memory, bytes, kHostMallocDefault), "hipHostMalloc") ? memory : nullptr;
 }
 
 bool HipMemory::copy(int device, void* to, uint64_t from, size_t bytes) {
-  return runtime_.copy_async(to, reinterpret_cast<const void*>(from), bytes, kDeviceToHost, streams_[device]) == kSuccess;
+  return succeeded(runtime_.copy_async(to, reinterpret_cast<const void*>(from), bytes, kDeviceToHost, streams_[device]),
+                   "hipMemcpyAsync");
 }
 
 DeviceMemory::State HipMemory::state(int device) {
-  switch (runtime_.query_stream(streams_[device])) {
-    case kSuccess: return DeviceMemory::kDone;
-    case kNotReady: return DeviceMemory::kBusy;
-    default: return DeviceMemory::kFailed;
-  }
+  const int result = runtime_.query_stream(streams_[device]);
+  if (result == kNotReady) return DeviceMemory::kBusy;
+  return succeeded(result, "hipStreamQuery") ? DeviceMemory::kDone : DeviceMemory::kFailed;
 }
 
 }  // namespace rocm

@@ -11,6 +11,7 @@ namespace rocm {
 // from a thread whose calls are allowed while another one captures a graph.
 class HipMemory {
  public:
+  void start(Log& log) { log_ = &log; }
   DeviceMemory interface();
   // Whether a record tells of something that the reading thread did. Any thread.
   bool is_ours(uint64_t thread) const { return thread != 0 && thread == __atomic_load_n(&reader_, __ATOMIC_RELAXED); }
@@ -21,6 +22,7 @@ class HipMemory {
   void* staging(size_t bytes);
   bool copy(int device, void* to, uint64_t from, size_t bytes);
   DeviceMemory::State state(int device);
+  bool succeeded(int result, const char* call);
 
   struct Runtime {
     int (*set_device)(int device);
@@ -33,6 +35,9 @@ class HipMemory {
   bool ready_ = false;  // the functions are resolved, and the thread's capture mode is set
   uint64_t reader_ = 0;
   void* streams_[DeviceProbes::kMaxDevices] = {};
+  Log* log_ = nullptr;
+  int last_error_ = 0;  // the latest failure
+  int messages_ = 0;    // of failures
 };
 
 }  // namespace rocm

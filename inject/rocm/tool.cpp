@@ -201,6 +201,7 @@ void start_tracing() {
 }
 
 void start_probes() {
+  session.memory.start(session.writer.log());
   DeviceProbes::Options options;
   options.memory = session.memory.interface();
   options.registries = &session.writer.probes();

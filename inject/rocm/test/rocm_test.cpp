@@ -295,6 +295,7 @@ TEST(probes_in_device_memory) {
     CHECK_EQ(value(d, "host_total"), std::string("5"));
     CHECK(metric(d, "nowhere").kind == Value::kNull);
     CHECK(metric(d, "bad_device").kind == Value::kNull);
+    CHECK(f.logged(d, "reading GPU probes: hipMemcpyAsync failed with HIP error 1"));
     // Our own copies are not the program's.
     CHECK_EQ(value(d, "rocm_memcpy_bytes", "device_to_host"), std::string("absent"));
     CHECK_EQ(frame(d, "rocm_memcpy_nanoseconds", "device_to_host"), std::string("absent"));
