@@ -53,7 +53,7 @@ func (r *run) attach() int {
 		r.msg.warn("%v", err)
 		return exitNotAttached
 	}
-	engine := engines.Detect(argv, r.options.metricsPort)
+	engine := engines.Detect(argv, r.options.metricsPort, environmentOf(pid).get)
 	for _, warning := range engine.Warnings {
 		r.msg.warn("%s", warning)
 	}
@@ -155,6 +155,12 @@ func commandLineOf(pid int) ([]string, error) {
 		return nil, fmt.Errorf("process %d has ended or is one of the kernel's", pid)
 	}
 	return words, nil
+}
+
+// environmentOf returns what a process was started with, nothing where that must not be read.
+func environmentOf(pid int) *environment {
+	data, _ := readBounded(fmt.Sprintf("/proc/%d/environ", pid), maxProcFile)
+	return &environment{entries: strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")}
 }
 
 // threadGroup returns the process that a thread belongs to.

@@ -97,7 +97,7 @@ type run struct {
 func (r *run) run() int {
 	path := r.environ.searchPath()
 	r.msg.debug("command: %s", redact.CommandLine(cutArguments(r.options.command)))
-	engine := engines.Detect(r.options.command, r.options.metricsPort)
+	engine := engines.Detect(r.options.command, r.options.metricsPort, r.environ.get)
 	for _, warning := range engine.Warnings {
 		r.msg.warn("%s", warning)
 	}

@@ -11,12 +11,14 @@ import (
 // maxConfig is how much of an engine's configuration file is read, in bytes.
 const maxConfig = 1 << 20
 
-// serverConfig is what an engine's configuration file says about where it listens.
+// serverConfig is what an engine's configuration file says about where it listens and what it counts.
 type serverConfig struct {
 	host   string
 	port   int
 	socket bool
-	notes  []string
+	// noStats is vLLM's disable-log-stats.
+	noStats bool
+	notes   []string
 }
 
 // readConfig reads the file that --config names.
@@ -60,6 +62,8 @@ func parseConfig(file io.Reader) serverConfig {
 			c.host = value
 		case "uds":
 			c.socket = value != ""
+		case "disable-log-stats", "disable_log_stats":
+			c.noStats = strings.EqualFold(value, "true")
 		}
 	}
 	return c

@@ -67,8 +67,11 @@ type engine interface {
 	// engine's words in it.
 	adjust(argv []string, own arguments) []string
 	// page says where the engine's own words put its Prometheus page. A page without port means that there is none.
-	page(own arguments) page
+	page(own arguments, env variables) page
 }
+
+// variables looks up a variable of the engine's environment.
+type variables func(name string) (value string, set bool)
 
 // page is an engine's answer about its Prometheus page.
 type page struct {
@@ -85,9 +88,13 @@ var known = []engine{vllm{}, sglang{}, tensorRTLLM{}, llamaCPP{}}
 
 // Detect recognises the engine that argv starts, also behind wrappers such as env, numactl, uv run, torchrun and
 // python -m. A metricsPort above 0 is the port that the user named for the engine's metrics; it wins over every other.
-func Detect(argv []string, metricsPort int) Engine {
+// getenv looks up the environment in which argv will run; nil is an empty one.
+func Detect(argv []string, metricsPort int, getenv func(name string) (value string, set bool)) Engine {
+	if getenv == nil {
+		getenv = func(string) (string, bool) { return "", false }
+	}
 	e, own := find(argv)
-	p := e.page(own)
+	p := e.page(own, getenv)
 	found := Engine{
 		Name:     e.name(),
 		Argv:     slices.Clone(e.adjust(argv, own)),
@@ -114,10 +121,7 @@ func find(argv []string) (engine, arguments) {
 		if e := match(c, argv[c.at+1:]); e != nil {
 			return e, arguments(argv[c.at:])
 		}
-		if c.module {
-			break
-		}
-		c, ok = unwrap(argv, c.at)
+		c, ok = unwrap(argv, c)
 	}
 	return generic{}, arguments(argv)
 }

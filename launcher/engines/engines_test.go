@@ -14,7 +14,7 @@ import (
 
 func TestDetection(t *testing.T) {
 	for _, c := range []struct{ line, name string }{
-		// contract/launcher.md section 3, row by row, with the departures of the design: wrappers are seen through.
+		// Programs and modules, and the wrappers that are seen through.
 		{"vllm serve m", VLLM},
 		{"/opt/x/bin/vllm serve m", VLLM},
 		{"./vllm serve m", VLLM},
@@ -48,6 +48,20 @@ func TestDetection(t *testing.T) {
 		{"nice vllm serve", VLLM},
 		{"numactl --cpunodebind=0 --membind 0 vllm serve", VLLM},
 		{"mpirun -n 4 --allow-run-as-root trtllm-serve m", TensorRTLLM},
+		{"sudo -E -u llm A=1 vllm serve m", VLLM},
+		{"sudo -s vllm serve m", Generic},
+		{"gosu llm:llm sglang serve", SGLang},
+		{"/sbin/docker-init -s -- tini -p SIGTERM vllm serve", VLLM},
+		{"dumb-init --rewrite 15:2 -- llama-server", LlamaCPP},
+		{"conda run --no-capture-output -n serving vllm serve", VLLM},
+		{"micromamba -r /opt/mamba run -p /env python -m sglang.launch_server", SGLang},
+		{"conda install vllm", Generic},
+		{"poetry -C app run vllm serve", VLLM},
+		{"pipenv run trtllm-serve m", TensorRTLLM},
+		{"time -f %e llama-server", LlamaCPP},
+		{"python -m torch.distributed.run --nproc-per-node 2 -m sglang.launch_server", SGLang},
+		{"python3 -m torch.distributed.launch --nproc_per_node=2 /opt/bin/vllm serve", VLLM},
+		{"python -m torch.distributed.run", Generic},
 		{"A=1 vllm serve m", Generic},
 		{"bash run.sh", Generic},
 		{"sh -c vllm", Generic},
@@ -101,12 +115,12 @@ func TestDetection(t *testing.T) {
 		{"nice nice nice nice", Generic},
 	} {
 		argv := strings.Fields(c.line)
-		got := Detect(argv, 0)
+		got := Detect(argv, 0, nil)
 		if got.Name != c.name {
 			t.Errorf("%s: %s, want %s", c.line, got.Name, c.name)
 		}
 	}
-	if got := Detect(nil, 0); got.Name != Generic || len(got.Argv) != 0 || got.Endpoint != nil {
+	if got := Detect(nil, 0, nil); got.Name != Generic || len(got.Argv) != 0 || got.Endpoint != nil {
 		t.Errorf("no words: %+v", got)
 	}
 }
@@ -134,7 +148,7 @@ func TestRealName(t *testing.T) {
 		"py " + dir + "/serve m":   VLLM,
 		"nice python3.12 app.py m": Generic,
 	} {
-		if got := Detect(strings.Fields(line), 0); got.Name != want {
+		if got := Detect(strings.Fields(line), 0, nil); got.Name != want {
 			t.Errorf("%s: %s, want %s", line, got.Name, want)
 		}
 	}
@@ -167,7 +181,7 @@ func TestAdjustments(t *testing.T) {
 	} {
 		argv := strings.Fields(c.line)
 		before := slices.Clone(argv)
-		got := Detect(argv, 0)
+		got := Detect(argv, 0, nil)
 		if line := strings.Join(got.Argv, " "); line != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.line, line, c.want)
 		}
@@ -186,13 +200,13 @@ func TestWordsPassUnchanged(t *testing.T) {
 	odd := []string{"", " ", "\xff\xfe", "a\nb", `{"a": "--disable-log-stats"}`, "--", "-", "--x=", "核", "$(id)"}
 	for _, first := range [][]string{{"vllm"}, {"trtllm-serve"}, {"python", "app.py"}, {"./x"}} {
 		argv := append(slices.Clone(first), odd...)
-		if got := Detect(argv, 0).Argv; !slices.Equal(got, argv) {
+		if got := Detect(argv, 0, nil).Argv; !slices.Equal(got, argv) {
 			t.Errorf("%q became %q", argv, got)
 		}
 	}
 	for first, flag := range map[string]string{"sglang": "--enable-metrics", "llama-server": "--metrics"} {
 		argv := append([]string{first}, odd...)
-		if got := Detect(argv, 0).Argv; !slices.Equal(got, append(argv, flag)) {
+		if got := Detect(argv, 0, nil).Argv; !slices.Equal(got, append(argv, flag)) {
 			t.Errorf("%q became %q", argv, got)
 		}
 	}
@@ -254,7 +268,7 @@ func TestEndpoint(t *testing.T) {
 		{"python app.py", 9100, "http://127.0.0.1:9100/metrics"},
 		{"bash -c vllm --port 12", 0, "http://127.0.0.1:12/metrics"},
 	} {
-		got := Detect(strings.Fields(c.line), c.port)
+		got := Detect(strings.Fields(c.line), c.port, nil)
 		url := ""
 		if got.Endpoint != nil {
 			url = got.Endpoint.BaseURL()
@@ -283,6 +297,10 @@ func TestConfigurationFile(t *testing.T) {
 	}
 	plain := file("plain.yaml", "# comment\nmodel: m\nport: 8001\n")
 	quoted := file("quoted.yaml", "host: '0.0.0.0' # all\nport: \"8002\"   # here\nlist:\n  port: 9\n- port: 10\nurl: http://x:11\n")
+	silent := file("silent.yaml", "disable-log-stats: true\n")
+	if got := Detect(strings.Fields("vllm serve m --config "+silent), 0, nil); len(got.Warnings) != 1 {
+		t.Errorf("statistics switched off in the file: warned %q", got.Warnings)
+	}
 	socket := file("socket.yaml", "uds: /run/e.sock\n")
 	binary := file("binary.yaml", strings.Repeat("\x00\xff", 1<<20))
 	for line, want := range map[string]string{
@@ -300,7 +318,7 @@ func TestConfigurationFile(t *testing.T) {
 		"trtllm-serve m --config " + plain:                                "http://localhost:8000/prometheus/metrics",
 		"env A=1 python -m vllm.entrypoints.api_server --config=" + plain: "http://127.0.0.1:8001/metrics",
 	} {
-		got := Detect(strings.Fields(line), 0)
+		got := Detect(strings.Fields(line), 0, nil)
 		url := ""
 		if got.Endpoint != nil {
 			url = got.Endpoint.URL()
@@ -309,7 +327,7 @@ func TestConfigurationFile(t *testing.T) {
 			t.Errorf("%s: %s, want %s", line, url, want)
 		}
 	}
-	if got := Detect(strings.Fields("vllm serve m --config "+dir+"/none"), 0); len(got.Notes) != 1 {
+	if got := Detect(strings.Fields("vllm serve m --config "+dir+"/none"), 0, nil); len(got.Notes) != 1 {
 		t.Errorf("an unreadable file is not noted: %q", got.Notes)
 	}
 }
@@ -318,6 +336,8 @@ func TestWarnings(t *testing.T) {
 	for line, word := range map[string]string{
 		"vllm serve m":                         "",
 		"vllm serve m --api-key k":             "",
+		"vllm serve m --disable_log_stats":     "disable_log_stats",
+		"vllm serve m --disable-log-stats":     "",
 		"vllm serve m --ssl-keyfile k":         "TLS",
 		"sglang serve --ssl-certfile=k":        "TLS",
 		"trtllm-serve m":                       "",
@@ -330,12 +350,37 @@ func TestWarnings(t *testing.T) {
 		"llama-server --ssl-key-file k":        "--ssl-key-file",
 		"python app.py --api-key k --grpc --x": "",
 	} {
-		warnings := Detect(strings.Fields(line), 0).Warnings
+		warnings := Detect(strings.Fields(line), 0, nil).Warnings
 		switch {
 		case word == "" && len(warnings) != 0:
 			t.Errorf("%s: warned %q", line, warnings)
 		case word != "" && (len(warnings) != 1 || !strings.Contains(warnings[0], word)):
 			t.Errorf("%s: warned %q, want one with %s", line, warnings, word)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	env := func(name string) (string, bool) {
+		value, set := map[string]string{"LLAMA_ARG_PORT": "9000", "LLAMA_ARG_HOST": "0.0.0.0", "LLAMA_ARG_API_PREFIX": "/llm", "LLAMA_API_KEY": "k",
+			"LLAMA_ARG_SSL_KEY_FILE": ""}[name]
+		return value, set
+	}
+	for line, want := range map[string]string{
+		"llama-server -m m": "http://127.0.0.1:9000/llm/metrics",
+		"llama-server --port 81 --host 192.0.2.1 --api-prefix /other": "http://192.0.2.1:81/other/metrics",
+		"python app.py": "",
+	} {
+		got := Detect(strings.Fields(line), 0, env)
+		url := ""
+		if got.Endpoint != nil {
+			url = got.Endpoint.URL()
+		}
+		if url != want {
+			t.Errorf("%s: %s, want %s", line, url, want)
+		}
+		if warned := len(got.Warnings) == 1 && strings.Contains(got.Warnings[0], "LLAMA_API_KEY"); warned != (want != "") {
+			t.Errorf("%s: warned %q", line, got.Warnings)
 		}
 	}
 }
@@ -351,7 +396,7 @@ func FuzzDetect(f *testing.F) {
 		if slices.ContainsFunc(argv, func(w string) bool { return strings.HasPrefix(w, "--config") }) {
 			t.Skip("would read a file")
 		}
-		got := Detect(argv, port)
+		got := Detect(argv, port, nil)
 		if n := len(got.Argv) - len(argv); n > 1 {
 			t.Fatalf("%d words added", n)
 		}
@@ -366,7 +411,7 @@ func FuzzDetect(f *testing.F) {
 		if len(got.Argv) < len(want) || !slices.Equal(got.Argv[:len(want)], want) {
 			t.Fatalf("%q became %q", argv, got.Argv)
 		}
-		again := Detect(got.Argv, port)
+		again := Detect(got.Argv, port, nil)
 		if again.Name != got.Name || !slices.Equal(again.Argv, got.Argv) || (again.Endpoint == nil) != (got.Endpoint == nil) ||
 			got.Endpoint != nil && !reflect.DeepEqual(again.Endpoint, got.Endpoint) {
 			t.Fatalf("%q is %+v, adjusted %+v", argv, got, again)

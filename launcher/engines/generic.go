@@ -11,6 +11,6 @@ func (generic) module(string) bool { return false }
 
 func (generic) adjust(argv []string, _ arguments) []string { return argv }
 
-func (generic) page(own arguments) page {
+func (generic) page(own arguments, _ variables) page {
 	return page{host: loopback, port: own.port(0), path: metricsPath}
 }

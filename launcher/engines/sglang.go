@@ -17,7 +17,7 @@ func (sglang) adjust(argv []string, own arguments) []string {
 	return withFlag(argv, own, "--enable-metrics")
 }
 
-func (sglang) page(own arguments) page { return pythonServerPage(own, 30000, "") }
+func (sglang) page(own arguments, _ variables) page { return pythonServerPage(own, 30000, "") }
 
 // withFlag returns argv with the flag as its last word, unless the engine has it already.
 func withFlag(argv []string, own arguments, flag string) []string {

@@ -13,7 +13,7 @@ func (tensorRTLLM) module(name string) bool { return name == "tensorrt_llm.comma
 // adjust changes nothing: the setting that enables the metrics is not an argument but a key of the options file.
 func (tensorRTLLM) adjust(argv []string, _ arguments) []string { return argv }
 
-func (tensorRTLLM) page(own arguments) page {
+func (tensorRTLLM) page(own arguments, _ variables) page {
 	host, _ := own.value("--host")
 	// /metrics of this engine is a JSON document.
 	p := page{host: reachable(host, "localhost"), port: own.port(8000), path: "/prometheus/metrics"}

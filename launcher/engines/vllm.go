@@ -25,8 +25,13 @@ func (vllm) adjust(argv []string, _ arguments) []string {
 	return slices.DeleteFunc(slices.Clone(argv), func(word string) bool { return word == disableLogStats })
 }
 
-func (vllm) page(own arguments) page {
-	return pythonServerPage(own, 8000, "--uds")
+func (vllm) page(own arguments, _ variables) page {
+	p := pythonServerPage(own, 8000, "--uds")
+	// The spelling with underscores is the same flag to vLLM, but only the other one is ours to remove.
+	if own.has("--disable_log_stats") || readConfig(own).noStats {
+		p.warnings = append(p.warnings, "vLLM is told not to keep statistics (disable_log_stats), so engine metrics will be missing")
+	}
+	return p
 }
 
 // pythonServerPage is what vLLM and SGLang have in common: --host, --port and the same keys in the file that

@@ -53,6 +53,7 @@ var wrappers = map[string]wrapper{
 	"ionice":          {values: options(1, `-c --class -n --classdata`), refuse: options(1, `-p --pid -P --pgid -u --uid`)},
 	"nohup":           {},
 	"setsid":          {},
+	"time":            {values: options(1, `-f --format -o --output`)},
 	"stdbuf":          {values: options(1, `-i --input -o --output -e --error`)},
 	"timeout":         {values: options(1, `-k --kill-after -s --signal`), operands: 1},
 	"taskset":         {refuse: options(1, `-p --pid`), operands: 1},
@@ -66,8 +67,26 @@ var wrappers = map[string]wrapper{
 			-m --membind -N --cpunodebind -C --physcpubind`),
 		refuse: options(1, `-s --show -H --hardware`),
 	},
-	"uv":  {subcommands: [][]string{{"run"}, {"tool", "run"}}, values: uvValues, module: options(1, `-m --module`)},
-	"uvx": {values: uvValues},
+	"sudo": {
+		values: options(1, `-C --close-from -D --chdir -g --group -h --host -p --prompt -R --chroot -r --role -t --type
+			-T --command-timeout -u --user`),
+		refuse: options(1, `-e --edit -i --login -K --remove-timestamp -k --reset-timestamp -l --list -s --shell -U --other-user
+			-V --version -v --validate`),
+		assignments: true,
+	},
+	"gosu":        {operands: 1},
+	"su-exec":     {operands: 1},
+	"tini":        tini,
+	"tini-static": tini,
+	"docker-init": tini,
+	"dumb-init":   {values: options(1, `-r --rewrite`)},
+	"conda":       condaRun,
+	"mamba":       condaRun,
+	"micromamba":  condaRun,
+	"pipenv":      {subcommands: [][]string{{"run"}}, values: options(1, `--python --pypi-mirror`)},
+	"poetry":      {subcommands: [][]string{{"run"}}, values: options(1, `-C --directory -P --project`)},
+	"uv":          {subcommands: [][]string{{"run"}, {"tool", "run"}}, values: uvValues, module: options(1, `-m --module`)},
+	"uvx":         {values: uvValues},
 	"torchrun": {
 		// -m is a flag here: the module is the first word after all options.
 		module: options(1, `-m --module`),
@@ -97,6 +116,20 @@ var wrappers = map[string]wrapper{
 	},
 }
 
+var tini = wrapper{values: options(1, `-p -e`)}
+
+// conda, mamba and micromamba differ in a few options, none of which means two things.
+var condaRun = wrapper{
+	subcommands: [][]string{{"run"}},
+	values:      options(1, `-n --name -p --prefix --cwd -r --root-prefix --rc-file -a --attach -e --env`),
+}
+
+// Modules that start a script or another module, as the programs of those names do.
+var wrapperModules = map[string]wrapper{
+	"torch.distributed.run":    wrappers["torchrun"],
+	"torch.distributed.launch": wrappers["torchrun"],
+}
+
 var uvValues = options(1, `--extra --no-extra --group --no-group --only-group --env-file --with --with-editable
 	--with-requirements --package --index --default-index -i --index-url --extra-index-url -f --find-links
 	-P --upgrade-package --resolution --prerelease --fork-strategy --exclude-newer --index-strategy
@@ -120,15 +153,21 @@ var mpirunValues = func() map[string]int {
 	return m
 }()
 
-// unwrap returns the command that the wrapper or interpreter at argv[at] starts. It reports false when that word is
-// neither, when nothing follows, and when what follows is text for a shell or another program to interpret.
-func unwrap(argv []string, at int) (command, bool) {
-	base := filepath.Base(argv[at])
-	if w, ok := wrappers[base]; ok {
-		return w.command(argv, at+1)
+// unwrap returns the command that c, a wrapper or an interpreter, starts. It reports false when c is neither, when
+// nothing follows, and when what follows is text for a shell or another program to interpret.
+func unwrap(argv []string, c command) (command, bool) {
+	if c.module {
+		if w, ok := wrapperModules[c.name]; ok {
+			return w.command(argv, c.at+1)
+		}
+		return command{}, false
 	}
-	if isPython(base) || isPython(realName(argv[at])) {
-		return pythonCommand(argv, at+1)
+	base := filepath.Base(c.name)
+	if w, ok := wrappers[base]; ok {
+		return w.command(argv, c.at+1)
+	}
+	if isPython(base) || isPython(realName(c.name)) {
+		return pythonCommand(argv, c.at+1)
 	}
 	return command{}, false
 }
