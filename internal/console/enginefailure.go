@@ -8,7 +8,12 @@ import (
 func isEngineFailure(text string) bool {
 	switch text[0] {
 	case 'R':
-		if strings.HasPrefix(text, "Received sigquit from a child") {
+		if strings.HasPrefix(text, "Received sigquit from a child") ||
+			strings.HasPrefix(text, "Rank ") && strings.Contains(text, " scheduler is dead") {
+			return true
+		}
+	case 'I':
+		if strings.HasPrefix(text, "Initialization failed. ") {
 			return true
 		}
 	case 'H':
@@ -39,8 +44,11 @@ var llamaFunctions = [...]string{"llama_", "ggml_", "gguf_", "common_", "srv", "
 var llamaFailures = [...]string{
 	"failed to load model", "failed to load the model", "error loading model", "unable to load model",
 	"failed to initialize the context", "failed to create context", "failed to create llama_context",
-	"failed to allocate", "failed to decode", "exiting due to ",
+	"failed to allocate", "failed to decode", "exiting due to ", "failed to initialize CUDA", "failed to open GGUF file", noSocket,
 }
+
+// noSocket is what llama-server says when its port is taken; newer ones say it without the function's name.
+const noSocket = "couldn't bind HTTP server socket"
 
 // isLlamaFailure recognises "function: failed to load model" lines of llama.cpp without level letters.
 func isLlamaFailure(text string) bool {
@@ -49,12 +57,15 @@ func isLlamaFailure(text string) bool {
 	default:
 		return false
 	}
+	if strings.HasPrefix(text, noSocket) {
+		return true
+	}
 	function, rest, ok := strings.Cut(text[:min(len(text), maxFileLine)], ": ")
 	if !ok || rest == "" {
 		return false
 	}
 	switch rest[0] {
-	case 'f', 'e', 'u':
+	case 'c', 'f', 'e', 'u':
 		ok = hasAnyPrefix(rest, llamaFailures[:])
 	default:
 		ok = text[0] == 'g' && strings.Contains(rest, "cudaMalloc failed") || strings.HasSuffix(function, "send_error")

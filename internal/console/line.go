@@ -81,8 +81,8 @@ const (
 	maxWorkerPrefixes = 3
 )
 
-// splitWorker takes worker prefixes off a line: "(name pid=N) " of vLLM and Ray, "[rankN]: " of PyTorch and
-// torchrun, "[job,rank]<stream>:" of mpirun. The last one names the worker.
+// splitWorker takes worker prefixes off a line: "(name pid=N) " of vLLM and Ray, "(raylet) ", "[rankN]: " of PyTorch
+// and torchrun, "[job,rank]<stream>:" of mpirun. The last one names the worker.
 func splitWorker(line string) (worker, string) {
 	var w worker
 	for range maxWorkerPrefixes {
@@ -92,7 +92,9 @@ func splitWorker(line string) (worker, string) {
 		next, rest, ok := worker{}, "", false
 		switch line[0] {
 		case '(':
-			next, rest, ok = pidPrefix(line)
+			if next, rest, ok = pidPrefix(line); !ok {
+				next, rest, ok = rayletPrefix(line)
+			}
 		case '[':
 			next, rest, ok = rankPrefix(line)
 		}
@@ -122,6 +124,20 @@ func pidPrefix(line string) (w worker, rest string, ok bool) {
 	}
 	w = worker{name: strings.TrimSpace(limit[1:at]), pid: pid[:digits]}
 	return w, strings.TrimPrefix(line[end+1:], " "), true
+}
+
+// rayletPrefix splits "(raylet) text" and "(raylet, ip=10.0.0.2) text": Ray's own daemon, whose lines Ray copies to the
+// program that asked it for workers.
+func rayletPrefix(line string) (w worker, rest string, ok bool) {
+	inside, ok := strings.CutPrefix(line[:min(len(line), maxWorkerPrefix)], "(raylet")
+	if !ok || inside == "" || inside[0] != ')' && inside[0] != ',' {
+		return w, line, false
+	}
+	end := strings.Index(line, ") ")
+	if end < 0 || end > maxWorkerPrefix {
+		return w, line, false
+	}
+	return worker{name: "raylet"}, line[end+2:], true
 }
 
 // rankPrefix splits "[rank1]: text", "[default0]:text" and "[1,0]<stderr>: text".

@@ -128,6 +128,11 @@ func endsInLine(s string) bool {
 	return i < len(s) && i > 1 && s[i-1] == ':'
 }
 
+// isMonthDay reports whether s starts with "MM-DD ".
+func isMonthDay(s string) bool {
+	return len(s) > 6 && s[2] == '-' && s[5] == ' ' && countDigits(s) == 2 && countDigits(s[3:]) == 2
+}
+
 // clockLen is the length of "HH:MM:SS" with an optional fraction at the start of s, else 0.
 func clockLen(s string) int {
 	if len(s) < 8 || s[2] != ':' || s[5] != ':' || countDigits(s) != 2 || countDigits(s[3:]) != 2 || countDigits(s[6:]) != 2 {
@@ -169,7 +174,7 @@ func parseLetterFirst(line string) (record, bool) {
 	if text, ok := glogText(line[1:]); ok {
 		return record{start: true, level: l, text: text}, true
 	}
-	if line[1] == ' ' && isLlamaText(line[2:]) {
+	if line[1] == ' ' && (isLlamaText(line[2:]) || strings.HasPrefix(line[2:], noSocket)) {
 		return record{start: true, level: l, text: line[2:]}, true
 	}
 	return record{}, false
@@ -268,6 +273,9 @@ func parseBracket(line string) (record, bool) {
 			if r := parseBracketDate("", rest); r.level != levelNone {
 				return r, true
 			}
+		}
+		if isMonthDay(inside) && clockLen(inside[len("01-02 "):]) == len(inside)-len("01-02 ") { // SGLang's server for diffusion models
+			return parseBracketDate("", rest), true
 		}
 		if countDigits(inside) == len(inside) { // llama.cpp's router puts the port of its child before the line
 			if r := parseRecord(strings.TrimPrefix(rest, " ")); r.start {
