@@ -62,6 +62,8 @@ func TestDetection(t *testing.T) {
 		{"python -m torch.distributed.run --nproc-per-node 2 -m sglang.launch_server", SGLang},
 		{"python3 -m torch.distributed.launch --nproc_per_node=2 /opt/bin/vllm serve", VLLM},
 		{"python -m torch.distributed.run", Generic},
+		{"/lib64/ld-linux-x86-64.so.2 --library-path /a:/b --argv0 l /usr/bin/llama-server -m m", LlamaCPP},
+		{"/lib64/ld-linux-x86-64.so.2 --list /usr/bin/llama-server", Generic},
 		{"A=1 vllm serve m", Generic},
 		{"bash run.sh", Generic},
 		{"sh -c vllm", Generic},

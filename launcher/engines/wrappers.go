@@ -74,8 +74,10 @@ var wrappers = map[string]wrapper{
 			-V --version -v --validate`),
 		assignments: true,
 	},
-	"gosu":        {operands: 1},
-	"su-exec":     {operands: 1},
+	"gosu":    {operands: 1},
+	"su-exec": {operands: 1},
+	"ld-linux-x86-64.so.2": {values: options(1, `--library-path --inhibit-rpath --preload --argv0 --audit --glibc-hwcaps-prepend
+		--glibc-hwcaps-mask`), refuse: options(1, `--list --verify --help --version --list-tunables --list-diagnostics`)},
 	"tini":        tini,
 	"tini-static": tini,
 	"docker-init": tini,
