@@ -168,6 +168,7 @@ func TestHarmless(t *testing.T) {
 		"[03-09 x",
 		"Rank 0 done",
 		"./a: version `2.38' found",
+		"\t\"./a: error while loading shared libraries: x",
 		"the error while loading shared libraries: x",
 		"ggml_cuda_init: found 1 CUDA devices:",
 		"[03/09/26 14:02:11] WARNING  error: x                             app.py:12",

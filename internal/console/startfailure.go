@@ -51,7 +51,7 @@ func isLoaderFailure(text string) bool {
 		return false
 	}
 	program, rest, ok := strings.Cut(text, ": ")
-	if !ok || strings.IndexByte(program, ' ') >= 0 {
+	if !ok || strings.ContainsAny(program, " \t\"'`(") { // prose or source text
 		return false
 	}
 	return strings.HasPrefix(rest, "error while loading shared libraries: ") || strings.HasPrefix(rest, "symbol lookup error: ") ||
