@@ -3,6 +3,7 @@
 // Environment: GRAPHSIGNAL_ROCM_KERNEL_TRACE=none|all (none: dispatches are not traced, which costs tens of microseconds
 // each), GRAPHSIGNAL_ROCM_SYNC_TRACE=none|all (none: synchronizing calls are not traced), GRAPHSIGNAL_DEBUG,
 // GRAPHSIGNAL_SHM_PATH.
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <time.h>
@@ -210,6 +211,9 @@ void start_probes() {
   session.probes.start(options);
 }
 
+// The SDK may end us from a destructor of its own, when those of other libraries have run.
+void before_destructors() { session.writer.leave_linker(); }
+
 // Always succeeds: whatever is wrong with us, the program and its other tools go on.
 int initialize(void (*)(uint32_t), void*) {
   if (__atomic_exchange_n(&initialized, true, __ATOMIC_ACQ_REL)) return 0;
@@ -220,7 +224,10 @@ int initialize(void (*)(uint32_t), void*) {
   options.at_end = at_end;
   options.more_metrics = more_metrics;
   start_probes();
-  if (session.writer.start(options)) start_tracing();
+  if (session.writer.start(options)) {
+    atexit(before_destructors);
+    start_tracing();
+  }
   return 0;
 }
 
