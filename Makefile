@@ -141,7 +141,10 @@ bench-nvml: $(BIN)/graphsignal-run $(BIN)/graphsignal-collector
 # install puts everything below PREFIX. It can be moved from there as a whole: the launcher finds the rest from its own place.
 install: build install-files
 
-SHARED = LICENSE README.md SKILL.md docs examples python/README.md python/pyproject.toml python/graphsignal
+# What README.md and docs lead to is installed with them.
+SHARED = LICENSE README.md SKILL.md docs examples python/README.md python/pyproject.toml python/graphsignal packaging/*Dockerfile \
+	receiver/*/README.md receiver/*/documentation.md exporter/*/README.md extension/*/README.md telemetry/*/README.md \
+	inject/README.md internal/kernels/taxonomy.tsv
 install-files:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/graphsignal $(DESTDIR)$(PREFIX)/include/graphsignal
 	install -m 755 $(BIN)/graphsignal-run $(BIN)/graphsignal-collector $(BIN)/graphsignal-top $(DESTDIR)$(PREFIX)/bin

@@ -86,6 +86,31 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestInstalledPages follows the links of the pages where `make install` puts them.
+func TestInstalledPages(t *testing.T) {
+	prefix := t.TempDir()
+	install := exec.CommandContext(t.Context(), "make", "-C", projectRoot(t), "install-files", "PREFIX="+prefix)
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	shared := filepath.Join(prefix, "share", "graphsignal")
+	var files []string
+	err := filepath.WalkDir(shared, func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d pages, %v", len(files), err)
+	}
+	for _, p := range read(t, files) {
+		for _, broken := range p.BrokenLinks(shared) {
+			t.Error(broken)
+		}
+	}
+}
+
 // TestMarks checks that every command block says how it is checked, and is a program for the shell.
 func TestMarks(t *testing.T) {
 	for _, p := range userPages(t) {
