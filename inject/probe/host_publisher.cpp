@@ -13,25 +13,29 @@ const uint64_t kExitWaitNs = 100000000;
 
 // Never destroyed: probes may be recorded and registered until the last instruction of the process.
 Writer writer;
-Lock starting;
-bool tried = false;
+
+enum State : uint32_t { kUntried, kStarting, kStarted, kOff };
+uint32_t state = kUntried;
 
 void finish() { writer.stop(kExitWaitNs); }
 
 void before_destructors() { writer.leave_linker(); }
 
+// Nobody waits for a start that another thread is making: that one needs the dynamic linker's lock, which a thread that registers in a
+// library's constructor holds.
 bool start() {
   if (forked()) return false;
-  Guard hold(starting);
-  if (tried) return writer.running();
-  tried = true;
-  if (getauxval(AT_SECURE) != 0) return false;
+  uint32_t found = kUntried;
+  if (!__atomic_compare_exchange_n(&state, &found, kStarting, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    return found == kStarting || (found == kStarted && writer.running());
+  }
   WriterOptions options;
   options.library = "probes";
   options.probes = WriterOptions::kOnly;
-  if (!writer.start(options)) return false;
-  atexit(before_destructors);
-  return true;
+  const bool started = getauxval(AT_SECURE) == 0 && writer.start(options);
+  __atomic_store_n(&state, started ? kStarted : kOff, __ATOMIC_RELEASE);
+  if (started) atexit(before_destructors);
+  return started;
 }
 
 __attribute__((destructor)) void at_unload() { finish(); }

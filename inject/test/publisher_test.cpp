@@ -156,6 +156,14 @@ TEST(constructors_run_once_and_where_they_belong) {
   }
 }
 
+TEST(nobody_waits_for_the_start) {
+  Fixture f;
+  f.ended = test::run({program + "_threads"}, {"GRAPHSIGNAL_SHM_PATH=" + f.directory.path, "GRAPHSIGNAL_PROBE_LIB=" + library});
+  CHECK(exited(f.ended, 42));
+  CHECK_EQ(metric(f.document(), "first_total")["value"].text, std::string("1"));
+  CHECK_EQ(metric(f.document(), "second_total")["value"].text, std::string("7"));
+}
+
 TEST(unusable_places_do_no_harm) {
   test::TemporaryDirectory none;
   const std::string env = "GRAPHSIGNAL_SHM_PATH=/nonexistent/place";

@@ -8,7 +8,7 @@ T := $(BUILD)/test
 $(T):
 	@mkdir -p $@
 
-TEST_PROGRAMS := $(T)/probe_test $(T)/probe_test20 $(T)/writer_test $(T)/publisher_test $(T)/probe_program $(T)/probe_program_static $(T)/probe_program_large \
+TEST_PROGRAMS := $(T)/probe_test $(T)/probe_test20 $(T)/writer_test $(T)/publisher_test $(T)/probe_program $(T)/probe_program_static $(T)/probe_program_threads $(T)/probe_program_large \
 	$(T)/probe_program_slow \
 	$(T)/module_a.so $(T)/module_b.so $(T)/module_c.so $(T)/module_d.so $(if $(CLANG),$(T)/probe_test_clang $(T)/probe_test20_clang)
 TEST_HEADERS := $(HEADERS) test/check.h test/json_reader.h
@@ -27,6 +27,8 @@ $(T)/publisher_test: test/publisher_test.cpp $(TEST_HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@
 $(T)/probe_program: test/programs/probe_program.cpp $(HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -o $@ $(TESTLIBS)
+$(T)/probe_program_threads: test/programs/probe_threads.cpp $(HEADERS) | $(T)
+	$(CXX) -std=c++17 -O1 -rdynamic $(TESTFLAGS) $< -o $@ $(TESTLIBS)
 # Not everywhere is there a static libc; ld warns of the dlopen.
 $(T)/probe_program_static: test/programs/probe_program.cpp $(HEADERS) | $(T)
 	-$(CXX) -std=c++17 -O1 -static $(TESTFLAGS) $< -o $@ $(TESTLIBS) 2>/dev/null
