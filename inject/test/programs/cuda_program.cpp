@@ -234,7 +234,7 @@ int main(int argc, char** argv) {
     std::thread([] {
       for (;;) add(10, 1, "restless");
     }).detach();
-    sleep_ms(300);
+    if (!published("restless")) return 1;
   }
   if (what == "hang") {
     add(10, 5, "seen");
