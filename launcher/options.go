@@ -74,6 +74,10 @@ Environment:
   GRAPHSIGNAL_TAG_NAME=VALUE     a tag "name" on everything this run reports
   GRAPHSIGNAL_COLLECTOR_CONFIG   FILE[,FILE]: Collector configuration to merge into the sidecar's
   GRAPHSIGNAL_OTLP_ENDPOINT      http(s)://HOST:PORT: send all metrics and logs there by OTLP as well
+  GRAPHSIGNAL_API_KEY, GRAPHSIGNAL_API_KEY_FILE
+                                 upload to the Graphsignal platform; without a key nothing is
+  GRAPHSIGNAL_DISABLE_VERSION_CHECK=1
+                                 no question for a newer release
   GRAPHSIGNAL_SUBREAPER=1        adopt and reap orphaned descendants
   GRAPHSIGNAL_CONSOLE_CAPTURE=0  leave standard output and error alone: no errors from the console
   GRAPHSIGNAL_DEBUG=1            say on stderr what is done
