@@ -18,7 +18,8 @@
 // whatever its version: sizes, offsets and the meaning of each field never change.
 //
 // Environment: GRAPHSIGNAL_PROBE_LIB names (by absolute path) a publisher library, which the first registration loads.
-// It is ignored in set-user-id programs and in statically linked ones, whose probes nobody reads.
+// It is ignored in set-user-id programs and in statically linked ones, whose probes nobody reads; nor does anybody read those of a
+// forked child whose parent has registered some, unless it executes a program or starts the GPU's runtime.
 //
 // No link flag is needed: where the dynamic linker does not show a registry, the publisher looks for it in memory. An executable
 // may still export it (-rdynamic) for readers that do not look.
