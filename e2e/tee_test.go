@@ -232,12 +232,14 @@ func TestTeeToGateway(t *testing.T) {
 	}
 }
 
-// TestTeeWithoutGateway: a gateway that is not there costs the workload and /signals nothing.
+// TestTeeWithoutGateway: a gateway that is not there costs the workload and /signals nothing, and is told of at once.
 func TestTeeWithoutGateway(t *testing.T) {
-	r := start(t, []string{fmt.Sprintf("GRAPHSIGNAL_OTLP_ENDPOINT=http://127.0.0.1:%d", freePort(t))}, "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+	gateway := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	r := start(t, []string{"GRAPHSIGNAL_OTLP_ENDPOINT=http://" + gateway}, "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 	pid := r.workload()
 	put(t, pid, "app.json", header(pid)+`"metrics":[{"name":"steps","type":"counter","value":41}]}`)
 	r.signalsWhen("/signals answers", func(d *document) bool { return d.find("steps") != nil })
+	r.signalsWhen("the gateway's absence is told", func(d *document) bool { return hasError(d, "Will retry") && hasError(d, gateway) })
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

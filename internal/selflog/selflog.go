@@ -23,6 +23,9 @@ const (
 	maxEntries = 64
 	// foldTime is how long repeats of one cause go into one entry.
 	foldTime = time.Minute
+	// retryMessage is what the Collector's exporters log, at level info, of a request that failed and will be tried again.
+	// Without it a wrong address would show after minutes only, when data is lost.
+	retryMessage = "Exporting failed. Will retry the request after interval."
 	// componentKey is the field by which the Collector's service tells whose logger it is.
 	componentKey = "otelcol.component.id"
 )
@@ -118,7 +121,7 @@ func levelWord(level zapcore.Level) string {
 	return "warning"
 }
 
-// Tee returns a core that writes to c and hands records of level warning and above to h.
+// Tee returns a core that writes to c and hands records of level warning and above to h, and those of failed exports.
 func (h *Hub) Tee(c zapcore.Core) zapcore.Core { return zapcore.NewTee(c, &core{hub: h}) }
 
 // core is the zapcore.Core of a Hub.
@@ -129,7 +132,7 @@ type core struct {
 	expected  bool // the record tells of the workload's end, which is no failure
 }
 
-func (*core) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
+func (*core) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
 
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
 	clone := *c
@@ -138,7 +141,7 @@ func (c *core) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c *core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(entry.Level) {
+	if entry.Level >= zapcore.WarnLevel || entry.Level == zapcore.InfoLevel && entry.Message == retryMessage {
 		return checked.AddCore(entry, c)
 	}
 	return checked

@@ -99,6 +99,18 @@ func TestBounds(t *testing.T) {
 	assert.True(t, strings.HasSuffix(last, "..."))
 }
 
+// TestFailedExport: a request that will be tried again is told of, although the Collector logs it as information.
+func TestFailedExport(t *testing.T) {
+	h := &Hub{}
+	logger, _ := newLogger(h)
+	logger.Info("Exporting failed. Will retry the request after interval.", zap.Error(errors.New("connection refused")), zap.String("interval", "5s"))
+	logger.Debug("Exporting failed. Will retry the request after interval.")
+	entries := h.Entries(nil, 0)
+	assert.Len(t, entries, 1)
+	assert.Equal(t, "warning", entries[0].Error.Level)
+	assert.Equal(t, prefix+"Exporting failed. Will retry the request after interval.: connection refused", entries[0].Error.Message)
+}
+
 // TestTee checks that the other core still gets everything, whatever its level.
 func TestTee(t *testing.T) {
 	observed, records := observer.New(zapcore.ErrorLevel)
