@@ -11,6 +11,9 @@ trap 'kill $run 2>/dev/null || true; wait $run 2>/dev/null || true; rm -f "$log"
 await=demo_decode_step_nanoseconds,demo_generation_tokens,process_cpu_usage_percent
 if ! go run ./internal/tools/excerpt -url "http://127.0.0.1:$port/signals" -await "$await"; then
 	cat "$log" >&2
+	echo >&2
+	grep '^graphsignal-' "$log" >&2 || true
+	echo "Ports in use? DEMO_LISTEN_PORT=18260 DEMO_PORT=18501 make demo" >&2
 	exit 1
 fi
 echo
