@@ -44,16 +44,13 @@ struct ThreadStart {
   void* (*body)(void*);
   void* argument;
   const char* name;
-  Event taken;
 };
 
 void* thread_main(void* p) {
-  ThreadStart* given = static_cast<ThreadStart*>(p);
-  void* (*body)(void*) = given->body;
-  void* argument = given->argument;
-  prctl(PR_SET_NAME, given->name, 0, 0, 0);
-  given->taken.set();
-  return body(argument);
+  const ThreadStart given = *static_cast<ThreadStart*>(p);
+  unmap_pages(p, sizeof(given));
+  prctl(PR_SET_NAME, given.name, 0, 0, 0);
+  return given.body(given.argument);
 }
 
 }  // namespace
@@ -127,17 +124,20 @@ void Lock::release() {
 }
 
 bool start_thread(pthread_t* thread, const char* name, void* (*body)(void*), void* argument) {
-  ThreadStart given = {body, argument, name, Event()};
+  // In memory of its own: the thread is not waited for, which may itself have to wait for what the caller holds.
+  ThreadStart* given = static_cast<ThreadStart*>(map_pages(sizeof(ThreadStart)));
+  if (!given) return false;
+  *given = {body, argument, name};
   sigset_t all, before;
   sigfillset(&all);
-  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
-  // The default stack: vendor libraries run on this thread too, and how deep they go is not known.
-  const int failed = pthread_create(thread, nullptr, thread_main, &given);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed != 0) return false;
-  while (!given.taken.wait(kSecond)) {
+  int failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (failed == 0) {
+    // The default stack: vendor libraries run on this thread too, and how deep they go is not known.
+    failed = pthread_create(thread, nullptr, thread_main, given);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  return true;
+  if (failed != 0) unmap_pages(given, sizeof(ThreadStart));
+  return failed == 0;
 }
 
 ssize_t write_quietly(int fd, const void* data, size_t size) {

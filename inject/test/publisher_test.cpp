@@ -162,6 +162,9 @@ TEST(nobody_waits_for_the_start) {
   CHECK(exited(f.ended, 42));
   CHECK_EQ(metric(f.document(), "first_total")["value"].text, std::string("1"));
   CHECK_EQ(metric(f.document(), "second_total")["value"].text, std::string("7"));
+  f.ended = test::run({program + "_threads", "own"}, {"GRAPHSIGNAL_SHM_PATH=" + f.directory.path, "GRAPHSIGNAL_PROBE_LIB=" + library});
+  CHECK(exited(f.ended, 42));
+  CHECK_EQ(metric(f.document(), "first_total")["value"].text, std::string("1"));
 }
 
 TEST(unusable_places_do_no_harm) {
