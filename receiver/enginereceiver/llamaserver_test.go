@@ -28,7 +28,7 @@ func TestLlamaServer(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "tiny.gguf")
 	require.NoError(t, os.WriteFile(model, tinymodel.New(), 0o600))
 	port := freePort(t)
-	engine := engines.Detect([]string{"llama-server", "-m", model, "--port", port, "-t", "1", "-np", "1"}, 0)
+	engine := engines.Detect([]string{"llama-server", "-m", model, "--port", port, "-t", "1", "-np", "1"}, 0, os.LookupEnv)
 	require.Equal(t, engines.LlamaCPP, engine.Name)
 	cmd := exec.Command(engine.Argv[0], engine.Argv[1:]...)
 	require.NoError(t, cmd.Start())

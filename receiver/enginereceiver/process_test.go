@@ -107,7 +107,7 @@ func TestEngineProcesses(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			argv := append(strings.Fields(line), "--port", freePort(t))
-			engine := engines.Detect(argv, 0)
+			engine := engines.Detect(argv, 0, os.LookupEnv)
 			require.NotNil(t, engine.Endpoint)
 			pid := startProcess(t, dir, engine.Argv...)
 			sink := new(consumertest.MetricsSink)

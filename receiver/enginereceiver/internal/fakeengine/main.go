@@ -33,7 +33,7 @@ func main() {
 }
 
 func run(argv []string) error {
-	engine := engines.Detect(argv, 0)
+	engine := engines.Detect(argv, 0, os.LookupEnv)
 	if engine.Endpoint == nil {
 		return fmt.Errorf("%s is no engine with a metrics page", argv[0])
 	}
