@@ -159,6 +159,17 @@ func TestHarmless(t *testing.T) {
 		"[NeMo E] x",
 		"[00:00:00][0]",
 		"[2026-03-09 14:02:11] [77]",
+		"[TM][WARNING] error: x",
+		"[engine] INFO: error: x",
+		"[engine] ERROR rate: 0%",
+		"[a, b] ERROR: x",
+		"[engine]ERROR-free",
+		"[libprotobuf WARNING a.cc:1] error: x",
+		"[libprotobuf ERROR] x",
+		"2026-03-09 14:02:11.123456789 [W:onnxruntime:, a.cc:12 f] error: x",
+		"3: 0.013",
+		"2: error: 0.5",
+		"123456: ValueError: x",
 		"(raylet) Tip: use `ray memory` to see errors: 0",
 		"(raylets) ValueError: x",
 		"(raylet",
@@ -331,6 +342,16 @@ func TestForms(t *testing.T) {
 		{"ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected", "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected", ""},
 		{"main: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", "main: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", ""},
 		{"E couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", "couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", ""},
+		{"[TM][ERROR] CUDA runtime error: out of memory", "CUDA runtime error: out of memory", ""},
+		{"[worker-0] [ERROR] x", "x", ""},
+		{"[Rank 0] ERROR: x", "x", ""},
+		{"[libprotobuf ERROR ../src/message_lite.cc:123] x", "x", ""},
+		{"[ ERROR ] x", "x", ""},
+		{"[2026-03-09 14:02:11.123] [engine] [error] x", "x", ""},
+		{"2026-03-09 14:02:11.123456789 [E:onnxruntime:Default, provider_bridge_ort.cc:1862 TryGetProviderInfo_CUDA] x", "x", ""},
+		{"ERROR - x", "x", ""},
+		{"ERROR | x", "x", ""},
+		{"3: ValueError: x", "ValueError: x", ""},
 		{"couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", "couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080", ""},
 	} {
 		got := feed(StreamStderr, tt.input)
@@ -435,6 +456,16 @@ func TestInterleavedWorkers(t *testing.T) {
 		assert.Equal(t, "step failed", got[i].Message)
 		assert.Equal(t, lines(tb, `  File "k.py", line 2, in g`, "ValueError: x"), got[i].Exception)
 	}
+}
+
+// TestTasksOfSrun: each task's traceback is an entry of its own.
+func TestTasksOfSrun(t *testing.T) {
+	got := feed(StreamStderr, "0: "+tb, "1: "+tb, `0:   File "a.py", line 1, in f`, `1:   File "a.py", line 1, in f`, "0:     g()", "1:     g()",
+		"1: ValueError: one", "0: ValueError: zero")
+	assert.ElementsMatch(t, []want{
+		{tb, lines(tb, `  File "a.py", line 1, in f`, "    g()", "ValueError: zero")},
+		{tb, lines(tb, `  File "a.py", line 1, in f`, "    g()", "ValueError: one")},
+	}, wants(got))
 }
 
 // TestInterruptionIsBounded: a traceback that never ends does not swallow an exception that comes much later.

@@ -81,6 +81,12 @@ func parseDated(s string) record {
 			break
 		}
 		skipped := before[:len(before)-len(rest)]
+		if len(rest) > 3 && rest[0] == '[' && strings.HasPrefix(rest[2:], ":onnxruntime") {
+			// "[E:onnxruntime:id, file.cc:12 function] text"
+			if end := strings.IndexByte(rest[:min(len(rest), maxFileLine)], ']'); end > 0 {
+				return record{start: true, level: levelOfLetter(rest[1]), text: strings.TrimPrefix(rest[end+1:], " ")}
+			}
+		}
 		if c := rest[0]; c == '[' || c == '<' || c == '(' {
 			end := strings.IndexAny(rest[:min(len(rest), maxDatedField)], "]>)")
 			if end < 2 {

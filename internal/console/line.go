@@ -82,7 +82,7 @@ const (
 )
 
 // splitWorker takes worker prefixes off a line: "(name pid=N) " of vLLM and Ray, "(raylet) ", "[rankN]: " of PyTorch
-// and torchrun, "[job,rank]<stream>:" of mpirun. The last one names the worker.
+// and torchrun, "[job,rank]<stream>:" of mpirun, "N: " of srun. The last one names the worker.
 func splitWorker(line string) (worker, string) {
 	var w worker
 	for range maxWorkerPrefixes {
@@ -97,6 +97,8 @@ func splitWorker(line string) (worker, string) {
 			}
 		case '[':
 			next, rest, ok = rankPrefix(line)
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			next, rest, ok = taskPrefix(line)
 		}
 		if !ok {
 			break
@@ -170,6 +172,18 @@ func rankPrefix(line string) (w worker, rest string, ok bool) {
 		return w, line, false
 	}
 	return worker{name: name}, strings.TrimPrefix(rest[1:], " "), true
+}
+
+// maxTaskDigits bounds the number of a task.
+const maxTaskDigits = 5
+
+// taskPrefix splits "12: text", which srun --label puts before each line of a task.
+func taskPrefix(line string) (w worker, rest string, ok bool) {
+	n := countDigits(line[:min(len(line), maxTaskDigits+1)])
+	if n > maxTaskDigits || n+2 >= len(line) || line[n] != ':' || line[n+1] != ' ' {
+		return w, line, false
+	}
+	return worker{name: line[:n]}, line[n+2:], true
 }
 
 func isRankPair(s string) bool {

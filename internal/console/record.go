@@ -84,7 +84,12 @@ func parseLevelFirst(line string) (record, bool) {
 			return record{start: true, level: l, text: text}, true
 		}
 		text := strings.TrimLeft(rest, " \t")
-		text = strings.TrimLeft(strings.TrimPrefix(text, ":"), " \t")
+		for _, separator := range [...]string{":", "- ", "| "} {
+			if after, cut := strings.CutPrefix(text, separator); cut {
+				text = strings.TrimLeft(after, " \t")
+				break
+			}
+		}
 		if l == levelError && isMetric(text) {
 			l = levelInfo
 		}
@@ -274,7 +279,8 @@ func parseBracket(line string) (record, bool) {
 				return r, true
 			}
 		}
-		if isMonthDay(inside) && clockLen(inside[len("01-02 "):]) == len(inside)-len("01-02 ") { // SGLang's server for diffusion models
+		// SGLang's server for diffusion models has no year.
+		if isMonthDay(inside) && clockLen(inside[len("01-02 "):]) == len(inside)-len("01-02 ") {
 			return parseBracketDate("", rest), true
 		}
 		if countDigits(inside) == len(inside) { // llama.cpp's router puts the port of its child before the line
@@ -301,7 +307,7 @@ func parseBracket(line string) (record, bool) {
 		text = strings.TrimLeft(text[dateLen(text):], " ")
 		return record{start: true, level: l, text: strings.TrimPrefix(text, ">> ")}, true
 	}
-	if l := levelOfAnyCase(inside); l != levelNone {
+	if l := levelOfAnyCase(strings.Trim(inside, " ")); l != levelNone {
 		return record{start: true, level: l, text: strings.TrimLeft(rest, " \t:")}, true
 	}
 	if l := levelOfLetter(inside[0]); l != levelNone { // PyTorch: "[E309 14:02:11.1 ProcessGroupNCCL.cpp:6] text"
@@ -309,7 +315,52 @@ func parseBracket(line string) (record, bool) {
 			return record{start: true, level: l, text: text}, true
 		}
 	}
-	return record{}, false
+	return parseNamed(inside, rest)
+}
+
+// maxName bounds the name of a logger in a bracket, bytes.
+const maxName = 32
+
+// parseNamed recognises "[name][LEVEL] text" of TurboMind and others, behind a date "[name][LEVEL] - text" of Hydra,
+// "[name] LEVEL: text", and protobuf's "[libprotobuf LEVEL file.cc:12] text".
+func parseNamed(inside, rest string) (r record, ok bool) {
+	if name, more, cut := strings.Cut(inside, " "); cut && name == "libprotobuf" {
+		word, place, _ := strings.Cut(more, " ")
+		r = record{start: true, level: levelOfWord(word), text: strings.TrimPrefix(rest, " ")}
+		return r, r.level != levelNone && endsInLine(place)
+	}
+	if len(inside) > maxName || !isLoggerName(inside) {
+		return r, false
+	}
+	next := strings.TrimLeft(rest, " ")
+	switch {
+	case next == "":
+		return r, false
+	case next[0] == '[':
+		if end := strings.IndexByte(next[:min(len(next), maxBracket)], ']'); end > 0 {
+			r = record{start: true, level: levelOfAnyCase(strings.Trim(next[1:end], " ")), text: strings.TrimLeft(next[end+1:], " \t:")}
+			ok = true
+		}
+	case next[0] >= 'A' && next[0] <= 'Z' && len(next) < len(rest):
+		r, ok = parseLevelFirst(next)
+	}
+	r.text = strings.TrimPrefix(r.text, "- ")
+	return r, ok && r.level != levelNone
+}
+
+// isLoggerName reports whether s can name a logger, a thread or a rank: words with a letter among them.
+func isLoggerName(s string) bool {
+	letters := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case isDigit(c) || strings.IndexByte(" -.:/", c) >= 0:
+		case isWord(c):
+			letters++
+		default:
+			return false
+		}
+	}
+	return letters > 0
 }
 
 func isTensorRT(name string) bool {
@@ -370,17 +421,6 @@ func parseBracketDate(inside, rest string) record {
 		}
 		if b, ok := parseBracket(text); ok {
 			b.pid = r.pid
-			return b
-		}
-		if r.pid != "" {
-			break
-		}
-		next := strings.TrimLeft(text[end+1:], " ")
-		if next == "" || next[0] != '[' {
-			break
-		}
-		if b, ok := parseBracket(next); ok && b.level != levelNone { // Hydra: "[date][logger][LEVEL] - text"
-			b.text = strings.TrimPrefix(b.text, "- ")
 			return b
 		}
 	default:
