@@ -111,7 +111,7 @@ type collection struct {
 func (r *Receiver) collect(ctx context.Context) {
 	c := &collection{now: r.now().UnixNano(), metrics: signal.NewBuilder(r.scope), logs: plog.NewLogs()}
 	scope := c.logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
-	scope.Scope().SetName(r.scope)
+	signal.SetScope(scope.Scope(), r.scope)
 	c.records = scope.LogRecords()
 
 	var ended []workload.Process

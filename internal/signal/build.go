@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 
 	"github.com/graphsignal/graphsignal-collector/internal/series"
+	"github.com/graphsignal/graphsignal-collector/internal/version"
 )
 
 // Entity is one resource of /signals: what identifies it and what describes it.
@@ -24,6 +25,12 @@ const (
 	maxAttributeKey   = 50
 	maxAttributeValue = 2500
 )
+
+// SetScope names an instrumentation scope (a component's import path), whose version is that of this build.
+func SetScope(scope pcommon.InstrumentationScope, name string) {
+	scope.SetName(name)
+	scope.SetVersion(version.Version)
+}
 
 // Builder collects the series of one collection into pmetric.Metrics.
 type Builder struct {
@@ -66,7 +73,7 @@ func (b *Builder) Resource(entities []Entity, tags []series.Tag) *Resource {
 	}
 	putTags(attrs, tags)
 	sm := rm.ScopeMetrics().AppendEmpty()
-	sm.Scope().SetName(b.scope)
+	SetScope(sm.Scope(), b.scope)
 	return &Resource{metrics: sm.Metrics(), index: make(map[metricKey]int)}
 }
 

@@ -209,7 +209,7 @@ func (r *consoleReceiver) deliver(ctx context.Context) {
 func (r *consoleReceiver) logs() plog.Logs {
 	ld := plog.NewLogs()
 	scope := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
-	scope.Scope().SetName(metadata.ScopeName)
+	signal.SetScope(scope.Scope(), metadata.ScopeName)
 	records := scope.LogRecords()
 	records.EnsureCapacity(len(r.pending))
 	for _, e := range r.pending {

@@ -340,7 +340,7 @@ func (r *nvmlReceiver) deliver(ctx context.Context) {
 	}
 	ld := plog.NewLogs()
 	scope := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
-	scope.Scope().SetName(metadata.ScopeName)
+	signal.SetScope(scope.Scope(), metadata.ScopeName)
 	for _, e := range r.pending {
 		signal.AppendError(scope.LogRecords(), e)
 	}
