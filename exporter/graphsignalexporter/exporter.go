@@ -35,6 +35,7 @@ type uploadExporter struct {
 	own      *selflog.Hub
 
 	store    *store.Store
+	refused  *fold.Refusals
 	uploader *upload.Uploader
 	client   *http.Client
 	host     component.Host
@@ -46,7 +47,10 @@ type uploadExporter struct {
 }
 
 func newExporter(set exporter.Settings, cfg *Config) *uploadExporter {
-	return &uploadExporter{cfg: cfg, settings: set.TelemetrySettings, own: selflog.Default, store: store.New()}
+	return &uploadExporter{
+		cfg: cfg, settings: set.TelemetrySettings, own: selflog.Default, store: store.New(),
+		refused: fold.NewRefusals(set.Logger, "upload: "),
+	}
 }
 
 // Start reads the key and begins to upload. A key that cannot be read is an error of the configuration.
@@ -137,6 +141,7 @@ func (e *uploadExporter) Shutdown(ctx context.Context) error {
 	e.quit = nil
 	defer context.AfterFunc(ctx, e.cancel)()
 	e.done.Wait()
+	e.refused.Flush()
 	e.takeOwn()
 	e.uploader.Observe(e.store)
 	if err := e.uploader.SendLast(ctx); err != nil {
@@ -156,15 +161,16 @@ func (*uploadExporter) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: false}
 }
 
-// ConsumeMetrics folds md into the store. What the store refuses is reported by the signals exporter.
+// ConsumeMetrics folds md into the store. What cannot be uploaded is counted and reported, never an error: sending it
+// again would not help.
 func (e *uploadExporter) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
-	fold.Metrics(e.store, md)
+	e.refused.Metrics(fold.Metrics(e.store, md))
 	return nil
 }
 
 // ConsumeLogs queues the records.
 func (e *uploadExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
-	signal.DecodeErrors(ld, func(entry signal.ErrorEntry) {
+	e.refused.Logs(signal.DecodeErrors(ld, func(entry signal.ErrorEntry) {
 		tags := make([]series.Tag, 0, len(entry.Tags))
 		for _, t := range entry.Tags {
 			tags = append(tags, series.Tag{Key: t.Key, Value: fmt.Sprint(t.Value)})
@@ -172,6 +178,6 @@ func (e *uploadExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
 		e.uploader.AddLog(upload.LogEntry{
 			Level: entry.Level, Message: store.CutMessage(entry.Message), Exception: store.CutException(entry.Exception), Tags: tags, Time: entry.Time,
 		})
-	})
+	}))
 	return nil
 }

@@ -21,6 +21,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/graphsignal/graphsignal-collector/exporter/graphsignalexporter/internal/metadata"
 	"github.com/graphsignal/graphsignal-collector/internal/ingest"
@@ -180,4 +182,27 @@ func TestUploadOverTLS(t *testing.T) {
 		assert.Equal(t, want, resp.StatusCode, path)
 	}
 	listener.Client().CloseIdleConnections()
+}
+
+// TestWhatIsLeftOutIsTold: the exporter may be the only one that sees these data.
+func TestWhatIsLeftOutIsTold(t *testing.T) {
+	server := &ingest.Server{}
+	listener := httptest.NewServer(server)
+	defer listener.Close()
+	core, told := observer.New(zap.WarnLevel)
+	set := exportertest.NewNopSettings(metadata.Type)
+	set.Logger = zap.New(core)
+	cfg := NewFactory().CreateDefaultConfig().(*Config)
+	cfg.Endpoint, cfg.APIKey = listener.URL, "secret"
+	e, err := NewFactory().CreateMetrics(context.Background(), set, cfg)
+	require.NoError(t, err)
+	require.NoError(t, e.Start(context.Background(), componenttest.NewNopHost()))
+	md := pmetric.NewMetrics()
+	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	m.SetName("requests")
+	m.SetEmptySum().SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+	m.Sum().DataPoints().AppendEmpty().SetIntValue(1)
+	require.NoError(t, e.ConsumeMetrics(context.Background(), md))
+	require.NoError(t, e.Shutdown(context.Background()))
+	require.Equal(t, 1, told.FilterMessageSnippet("upload: 1 data points").FilterMessageSnippet("the first of requests").Len(), "%v", told.All())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -29,7 +28,7 @@ type signalsExporter struct {
 
 	document *document
 	endpoint *endpoint
-	refused  refusals
+	refused  *fold.Refusals
 
 	host component.Host // since the start
 }
@@ -40,9 +39,9 @@ func newExporter(set exporter.Settings, cfg *Config, own *selflog.Hub, now func(
 		settings: set.TelemetrySettings,
 		logger:   set.Logger,
 		document: newDocument(cfg.Tags, own, now),
+		refused:  fold.NewRefusals(set.Logger, ""),
 	}
 	e.endpoint = newEndpoint(cfg, set.TelemetrySettings, e.document)
-	e.refused.logger = set.Logger
 	return e
 }
 
@@ -60,7 +59,7 @@ func (e *signalsExporter) Start(ctx context.Context, host component.Host) error 
 
 // Shutdown writes the final document and ends the endpoint.
 func (e *signalsExporter) Shutdown(ctx context.Context) error {
-	e.refused.flush()
+	e.refused.Flush()
 	var err error
 	if e.cfg.Output != "" && e.host != nil {
 		if err = writeOutput(e.cfg.Output, e.document.render()); err != nil {
@@ -82,7 +81,7 @@ func (*signalsExporter) Capabilities() consumer.Capabilities {
 func (e *signalsExporter) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
 	outcome, unsupported := fold.Metrics(e.document.store, md)
 	e.document.changed()
-	e.refused.add(unsupported+outcome.Rejected, outcome.DroppedSeries, outcome.DroppedResources)
+	e.refused.Metrics(outcome, unsupported)
 	return nil
 }
 
@@ -106,51 +105,6 @@ func (e *signalsExporter) ConsumeLogs(_ context.Context, ld plog.Logs) error {
 		})
 	})
 	e.document.changed()
-	e.refused.add(empty, 0, 0)
+	e.refused.Logs(empty)
 	return nil
-}
-
-// refusals counts what could not be shown and reports it in one warning a minute.
-type refusals struct {
-	logger *zap.Logger
-
-	mu                        sync.Mutex
-	points, series, resources int
-	reported                  time.Time
-}
-
-const reportInterval = time.Minute
-
-func (r *refusals) add(points, series, resources int) {
-	if points+series+resources == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.points += points
-	r.series += series
-	r.resources += resources
-	if now := time.Now(); now.Sub(r.reported) >= reportInterval {
-		r.reported = now
-		r.report()
-	}
-}
-
-func (r *refusals) flush() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.report()
-}
-
-func (r *refusals) report() {
-	if r.points > 0 {
-		r.logger.Warn(fmt.Sprintf("%d data points or log records were left out: delta temporality, no value, or not finite", r.points))
-	}
-	if r.series > 0 {
-		r.logger.Warn(fmt.Sprintf("%d values of new series were left out: there are %d series already", r.series, store.MaxSeries))
-	}
-	if r.resources > 0 {
-		r.logger.Warn(fmt.Sprintf("%d sights of new resources were left out: there are %d resources already", r.resources, store.MaxResources))
-	}
-	r.points, r.series, r.resources = 0, 0, 0
 }

@@ -227,29 +227,5 @@ func warningsOf(h *host) []string {
 	return slices.DeleteFunc(h.log(), func(event string) bool { return !strings.HasPrefix(event, "warning ") })
 }
 
-func TestRefusalsOnceAMinute(t *testing.T) {
-	hub := &selflog.Hub{}
-	r := refusals{logger: loggerOf(hub)}
-	text := func() string {
-		var lines []string
-		for _, e := range hub.Entries(nil, 0) {
-			lines = append(lines, strings.TrimPrefix(e.Error.Message, "Graphsignal 0.1.0: "))
-		}
-		return strings.Join(lines, "\n")
-	}
-	r.add(0, 0, 0)
-	assert.Empty(t, text())
-	r.add(2, 0, 0)
-	r.add(3, 1, 4)
-	assert.Equal(t, "2 data points or log records were left out: delta temporality, no value, or not finite", text())
-	r.flush()
-	assert.Equal(t, strings.Join([]string{
-		"2 data points or log records were left out: delta temporality, no value, or not finite",
-		"3 data points or log records were left out: delta temporality, no value, or not finite",
-		"1 values of new series were left out: there are 5000 series already",
-		"4 sights of new resources were left out: there are 5000 resources already",
-	}, "\n"), text())
-}
-
 var _ exporter.Metrics = (*signalsExporter)(nil)
 var _ exporter.Logs = (*signalsExporter)(nil)

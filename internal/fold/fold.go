@@ -8,9 +8,8 @@ import (
 	"github.com/graphsignal/graphsignal-collector/internal/store"
 )
 
-// Metrics sets every series and resource of md in s. It returns what the store refused, and how many data points
-// could not be decoded.
-func Metrics(s *store.Store, md pmetric.Metrics) (outcome store.Outcome, unsupported int) {
+// Metrics sets every series and resource of md in s. It returns what the store refused, and what could not be decoded.
+func Metrics(s *store.Store, md pmetric.Metrics) (outcome store.Outcome, unsupported signal.Unsupported) {
 	outcome = s.Update(func(b *store.Batch) {
 		unsupported = signal.Decode(md, sink{b})
 	})

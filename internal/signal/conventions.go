@@ -14,6 +14,9 @@ const (
 	BinsMetadata    = "graphsignal.bins"
 	BinsLower       = "lower"
 	StackTraceKey   = "exception.stacktrace"
+
+	exceptionTypeKey    = "exception.type"
+	exceptionMessageKey = "exception.message"
 )
 
 // Resource kinds (entity types).

@@ -23,9 +23,16 @@ type Sink interface {
 	Profile(name string, tags []series.Tag, frames []series.Frame, start, ts int64)
 }
 
-// Decode hands every series and entity of md to sink and returns how many data points it could not
-// represent: delta temporality, points and metrics without a value, numbers that are not finite.
-func Decode(md pmetric.Metrics, sink Sink) (unsupported int) {
+// Unsupported counts data points that have no place among series: delta temporality, points and metrics without a value,
+// numbers that are not finite, histograms that contradict themselves.
+type Unsupported struct {
+	Points int
+	// First is the metric of the first of them.
+	First string
+}
+
+// Decode hands every series and entity of md to sink and returns what it could not represent.
+func Decode(md pmetric.Metrics, sink Sink) Unsupported {
 	var d decoder
 	d.sink = sink
 	for _, rm := range md.ResourceMetrics().All() {
@@ -36,7 +43,7 @@ func Decode(md pmetric.Metrics, sink Sink) (unsupported int) {
 
 type decoder struct {
 	sink        Sink
-	unsupported int
+	unsupported Unsupported
 
 	base        []series.Tag // tags of the current Resource
 	tags        []series.Tag // base plus those of the current point
@@ -51,17 +58,21 @@ func (d *decoder) resource(rm pmetric.ResourceMetrics) {
 	for _, sm := range rm.ScopeMetrics().All() {
 		metrics := sm.Metrics()
 		for i, m := range metrics.All() {
+			before := d.unsupported.Points
 			if profile, ok := m.Metadata().Get(ProfileMetadata); ok && m.Type() == pmetric.MetricTypeSum {
 				switch {
 				case m.Name() != profile.Str(): // recordings, read with their profile
 				case m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta:
-					d.unsupported += m.Sum().DataPoints().Len()
+					d.unsupported.Points += m.Sum().DataPoints().Len()
 				default:
 					d.profile(m, samplesOf(metrics, i, profile.Str()))
 				}
-				continue
+			} else {
+				d.metric(m)
 			}
-			d.metric(m)
+			if before == 0 && d.unsupported.Points > 0 {
+				d.unsupported.First = m.Name()
+			}
 		}
 	}
 	for _, e := range entities {
@@ -127,7 +138,7 @@ func (d *decoder) metric(m pmetric.Metric) {
 		}
 	case pmetric.MetricTypeSum:
 		if m.Sum().AggregationTemporality() == pmetric.AggregationTemporalityDelta {
-			d.unsupported += m.Sum().DataPoints().Len()
+			d.unsupported.Points += m.Sum().DataPoints().Len()
 			return
 		}
 		set := d.sink.Counter
@@ -139,7 +150,7 @@ func (d *decoder) metric(m pmetric.Metric) {
 		}
 	case pmetric.MetricTypeHistogram:
 		if m.Histogram().AggregationTemporality() == pmetric.AggregationTemporalityDelta {
-			d.unsupported += m.Histogram().DataPoints().Len()
+			d.unsupported.Points += m.Histogram().DataPoints().Len()
 			return
 		}
 		bins, ok := m.Metadata().Get(BinsMetadata)
@@ -153,14 +164,14 @@ func (d *decoder) metric(m pmetric.Metric) {
 		}
 	case pmetric.MetricTypeExponentialHistogram:
 		if m.ExponentialHistogram().AggregationTemporality() == pmetric.AggregationTemporalityDelta {
-			d.unsupported += m.ExponentialHistogram().DataPoints().Len()
+			d.unsupported.Points += m.ExponentialHistogram().DataPoints().Len()
 			return
 		}
 		for _, p := range m.ExponentialHistogram().DataPoints().All() {
 			d.exponential(m.Name(), p)
 		}
 	default:
-		d.unsupported++
+		d.unsupported.Points++
 	}
 }
 
@@ -176,11 +187,11 @@ func (d *decoder) number(name string, p pmetric.NumberDataPoint, set func(string
 	case pmetric.NumberDataPointValueTypeDouble:
 		v = series.Float(p.DoubleValue())
 	default:
-		d.unsupported++
+		d.unsupported.Points++
 		return
 	}
 	if !v.IsFinite() {
-		d.unsupported++
+		d.unsupported.Points++
 		return
 	}
 	set(name, d.pointTags(p.Attributes()), v, int64(p.StartTimestamp()), int64(p.Timestamp()))
@@ -192,7 +203,7 @@ func (d *decoder) summary(name string, p pmetric.SummaryDataPoint) {
 		return
 	}
 	if !finite(p.Sum()) {
-		d.unsupported++
+		d.unsupported.Points++
 		return
 	}
 	d.dist = series.Distribution{Bins: d.dist.Bins[:0], HasTotals: true, Count: p.Count(), Sum: series.Float(p.Sum())}
@@ -211,13 +222,17 @@ func (d *decoder) histogram(name string, p pmetric.HistogramDataPoint, native bo
 	if !d.totals(p, number) {
 		return
 	}
+	if n := p.BucketCounts().Len(); n > 0 && n != p.ExplicitBounds().Len()+1 {
+		d.unsupported.Points++ // nobody knows which bucket a count is of
+		return
+	}
 	if native {
 		d.nativeBins(p)
 	} else {
 		d.boundedBins(p)
 	}
 	if !d.orderly() {
-		d.unsupported++
+		d.unsupported.Points++
 		return
 	}
 	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))
@@ -242,7 +257,7 @@ func (d *decoder) totals(p totaled, number func(float64) series.Number) bool {
 		return true
 	}
 	if !finite(p.Sum()) {
-		d.unsupported++
+		d.unsupported.Points++
 		return false
 	}
 	d.dist.HasTotals = true
@@ -282,7 +297,7 @@ func (d *decoder) exponential(name string, p pmetric.ExponentialHistogramDataPoi
 		bin(edge(int(above.Offset())+i+1), n)
 	}
 	if !d.orderly() {
-		d.unsupported++
+		d.unsupported.Points++
 		return
 	}
 	d.sink.Histogram(name, d.pointTags(p.Attributes()), &d.dist, int64(p.StartTimestamp()), int64(p.Timestamp()))

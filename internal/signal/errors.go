@@ -55,7 +55,8 @@ func AppendError(records plog.LogRecordSlice, e ErrorEntry) {
 
 // DecodeErrors hands every log record of ld to sink and returns how many it left out, having neither a message
 // nor a stack trace. Resource attributes become tags that the record's own win over, except those that merely
-// describe an entity. A level outside the five known words is taken from the severity number.
+// describe an entity. A level outside the five known words is taken from the severity number, and where there is none
+// from other words for the five. A record without body has the message of its exception, else the name of its event.
 func DecodeErrors(ld plog.Logs, sink func(ErrorEntry)) (empty int) {
 	for _, rl := range ld.ResourceLogs().All() {
 		var common []ErrorTag
@@ -67,20 +68,38 @@ func DecodeErrors(ld plog.Logs, sink func(ErrorEntry)) (empty int) {
 		}
 		for _, sl := range rl.ScopeLogs().All() {
 			for _, r := range sl.LogRecords().All() {
-				_, hasTrace := r.Attributes().Get(StackTraceKey)
-				if r.Body().Type() == pcommon.ValueTypeEmpty && !hasTrace {
+				message, ok := messageOf(r)
+				if _, hasTrace := r.Attributes().Get(StackTraceKey); !ok && !hasTrace {
 					empty++
 					continue
 				}
-				sink(decodeError(common, r))
+				sink(decodeError(common, message, r))
 			}
 		}
 	}
 	return empty
 }
 
-func decodeError(common []ErrorTag, r plog.LogRecord) ErrorEntry {
-	e := ErrorEntry{Level: levelOf(r), Message: r.Body().AsString(), Time: int64(r.Timestamp())}
+// messageOf returns the text of a record, false when it has none.
+func messageOf(r plog.LogRecord) (message string, ok bool) {
+	if r.Body().Type() != pcommon.ValueTypeEmpty {
+		return r.Body().AsString(), true
+	}
+	kind, hasKind := r.Attributes().Get(exceptionTypeKey)
+	text, hasText := r.Attributes().Get(exceptionMessageKey)
+	switch {
+	case hasKind && hasText:
+		return kind.AsString() + ": " + text.AsString(), true
+	case hasText:
+		return text.AsString(), true
+	case hasKind:
+		return kind.AsString(), true
+	}
+	return r.EventName(), r.EventName() != ""
+}
+
+func decodeError(common []ErrorTag, message string, r plog.LogRecord) ErrorEntry {
+	e := ErrorEntry{Level: levelOf(r), Message: message, Time: int64(r.Timestamp())}
 	if e.Time == 0 {
 		e.Time = int64(r.ObservedTimestamp())
 	}
@@ -130,9 +149,22 @@ func severityOf(level string) plog.SeverityNumber {
 }
 
 func levelOf(r plog.LogRecord) string {
-	switch text := strings.ToLower(r.SeverityText()); text {
+	text := strings.ToLower(r.SeverityText())
+	switch text {
 	case "debug", "info", "warning", "error", "critical":
 		return text
+	}
+	if r.SeverityNumber() == plog.SeverityNumberUnspecified {
+		switch text {
+		case "warn":
+			return "warning"
+		case "err", "severe":
+			return "error"
+		case "fatal", "crit", "alert", "emerg", "emergency", "panic":
+			return "critical"
+		case "trace":
+			return "debug"
+		}
 	}
 	switch n := r.SeverityNumber(); {
 	case n >= plog.SeverityNumberFatal:

@@ -86,7 +86,7 @@ func FuzzDecode(f *testing.F) {
 			Decode(b.Metrics(), &alone)
 			b.Metrics().ResourceMetrics().At(0).CopyTo(md.ResourceMetrics().AppendEmpty())
 			points := md.DataPointCount()
-			unsupported := Decode(md, &behind)
+			unsupported := Decode(md, &behind).Points
 			if n := len(behind.lines) - len(alone.lines); n < 0 || !slices.Equal(behind.lines[n:], alone.lines) {
 				t.Fatalf("%q, alone %q", behind.lines, alone.lines)
 			}
@@ -120,8 +120,8 @@ func TestBoundsOutOfOrder(t *testing.T) {
 			p.BucketCounts().FromRaw([]uint64{1, 1, 1, 1})
 		}
 		got := transcript{t: t}
-		if unsupported := Decode(md, &got); unsupported != 1 || len(got.lines) != 1 {
-			t.Errorf("%s: %d unsupported, %q", name, unsupported, got.lines)
+		if unsupported := Decode(md, &got); unsupported != (Unsupported{1, "h"}) || len(got.lines) != 1 {
+			t.Errorf("%s: unsupported %+v, %q", name, unsupported, got.lines)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 
 	"github.com/graphsignal/graphsignal-collector/internal/series"
+	"github.com/graphsignal/graphsignal-collector/internal/version"
 )
 
 func tags(pairs ...string) []series.Tag {
@@ -30,6 +31,8 @@ func TestEntities(t *testing.T) {
 		{Kind: ProcessKind, ID: tags(PIDKey, "7", RootPIDKey, "5"), Attributes: tags(CommandLineKey, "serve")},
 	}, tags("process.rank", "0"))
 	assert.False(t, b.Empty())
+	scope := b.Metrics().ResourceMetrics().At(0).ScopeMetrics().At(0).Scope()
+	assert.Equal(t, []string{"test", version.Version}, []string{scope.Name(), scope.Version()})
 	r.Gauge("g", tags("x", "1"), series.Int(1), 50, 100)
 	r.Seen("s", 20, 110)
 
@@ -116,6 +119,21 @@ func TestForeignMetrics(t *testing.T) {
 			m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 			m.Histogram().DataPoints().AppendEmpty().SetSum(math.Inf(-1))
 		}, unsupported: 1},
+		"histogram with fewer counts than its bounds need": {build: func(m pmetric.Metric) {
+			m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+			p := m.Histogram().DataPoints().AppendEmpty()
+			p.SetCount(2)
+			p.SetSum(3)
+			p.ExplicitBounds().FromRaw([]float64{1, 2, 4})
+			p.BucketCounts().FromRaw([]uint64{1, 1})
+		}, unsupported: 1},
+		"histogram of one bucket": {build: func(m pmetric.Metric) {
+			m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+			p := m.Histogram().DataPoints().AppendEmpty()
+			p.SetCount(2)
+			p.SetSum(3)
+			p.BucketCounts().FromRaw([]uint64{2})
+		}, want: series.Distribution{HasTotals: true, Count: 2, Sum: series.Float(3)}, typ: series.Histogram},
 		"histogram by upper bounds": {build: func(m pmetric.Metric) {
 			m.SetEmptyHistogram().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
 			p := m.Histogram().DataPoints().AppendEmpty()
@@ -160,7 +178,11 @@ func TestForeignMetrics(t *testing.T) {
 			md, m := newMetric("m")
 			c.build(m)
 			got := newRecorder(t)
-			assert.Equal(t, c.unsupported, Decode(md, got))
+			unsupported := Unsupported{Points: c.unsupported}
+			if c.unsupported > 0 {
+				unsupported.First = "m"
+			}
+			assert.Equal(t, unsupported, Decode(md, got))
 			if c.want == nil {
 				assert.Empty(t, got.values)
 				return
@@ -211,8 +233,16 @@ func TestForeignLogs(t *testing.T) {
 	r.Attributes().PutStr("stream", "stderr")
 	r.Attributes().PutBool("fatal", true)
 	r = records.AppendEmpty()
-	r.SetSeverityText("fatal")
+	r.SetSeverityText("notice")
 	r.Body().SetStr("unknown word, no number")
+	r = records.AppendEmpty()
+	r.SetEventName("gpu.reset")
+	r.SetSeverityText("Fatal")
+	r = records.AppendEmpty()
+	r.SetEventName("exception")
+	r.SetSeverityNumber(plog.SeverityNumberError)
+	r.Attributes().PutStr("exception.type", "ValueError")
+	r.Attributes().PutStr("exception.message", "bad")
 
 	var got []ErrorEntry
 	assert.Equal(t, 1, DecodeErrors(ld, func(e ErrorEntry) { got = append(got, e) }))
@@ -220,6 +250,10 @@ func TestForeignLogs(t *testing.T) {
 	assert.Equal(t, []ErrorEntry{
 		{Level: "warning", Message: `{"code":3}`, Time: 9, Tags: []ErrorTag{pid, {Key: "stream", Value: "stderr"}, {Key: "fatal", Value: "true"}}},
 		{Level: "info", Message: "unknown word, no number", Tags: []ErrorTag{pid, {Key: "stream", Value: "stdout"}}},
+		{Level: "critical", Message: "gpu.reset", Tags: []ErrorTag{pid, {Key: "stream", Value: "stdout"}}},
+		{Level: "error", Message: "ValueError: bad", Tags: []ErrorTag{
+			pid, {Key: "stream", Value: "stdout"}, {Key: "exception.type", Value: "ValueError"}, {Key: "exception.message", Value: "bad"},
+		}},
 	}, got)
 	for n, word := range map[plog.SeverityNumber]string{
 		plog.SeverityNumberTrace: "debug", plog.SeverityNumberInfo3: "info", plog.SeverityNumberError2: "error", plog.SeverityNumberFatal4: "critical",
@@ -227,5 +261,10 @@ func TestForeignLogs(t *testing.T) {
 		record := plog.NewLogRecord()
 		record.SetSeverityNumber(n)
 		assert.Equal(t, word, levelOf(record))
+	}
+	for text, word := range map[string]string{"WARN": "warning", "Err": "error", "FATAL": "critical", "trace": "debug", "verbose": "info"} {
+		record := plog.NewLogRecord()
+		record.SetSeverityText(text)
+		assert.Equal(t, word, levelOf(record), text)
 	}
 }
