@@ -101,7 +101,7 @@ func TestSidecarEnvironment(t *testing.T) {
 			t.Errorf("the sidecar has %s", absent)
 		}
 	}
-	for _, present := range []string{"GOMAXPROCS=2", "GOMEMLIMIT=128MiB", "GRAPHSIGNAL_API_KEY=k"} {
+	for _, present := range []string{"GOMAXPROCS=1", "GOMEMLIMIT=128MiB", "GRAPHSIGNAL_API_KEY=k"} {
 		if !strings.Contains(environ, "\n"+present+"\n") {
 			t.Errorf("the sidecar lacks %s", present)
 		}
