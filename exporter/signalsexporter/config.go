@@ -2,11 +2,14 @@ package signalsexporter
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/config/confignet"
 )
 
 // Config configures the exporter.
@@ -31,6 +34,9 @@ func (c *Config) Validate() error {
 	if c.NetAddr.Endpoint == "" {
 		return errors.New("endpoint must not be empty")
 	}
+	if err := checkAddress(c.NetAddr); err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
 	if _, ok := c.Tags[""]; ok {
 		return errors.New("tags: a key must not be empty")
 	}
@@ -39,6 +45,21 @@ func (c *Config) Validate() error {
 	}
 	if c.Output != "" && (strings.HasSuffix(c.Output, "/") || filepath.Base(c.Output) == "." || filepath.Base(c.Output) == "..") {
 		return errors.New("output must name a file")
+	}
+	return nil
+}
+
+// checkAddress refuses what could never be bound. That a host is not known or not ours now is no such thing.
+func checkAddress(a confignet.AddrConfig) error {
+	if !strings.HasPrefix(string(a.Transport), "tcp") {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(a.Endpoint)
+	if err != nil {
+		return err
+	}
+	if _, err := net.LookupPort(string(a.Transport), port); err != nil {
+		return fmt.Errorf("address %s: invalid port", a.Endpoint)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -78,15 +79,16 @@ func (e *endpoint) start(ctx context.Context, host component.Host) error {
 	}
 	address, reason := e.cfg.NetAddr.Endpoint, bindReason(err)
 	e.settings.Logger.Warn("The signals endpoint cannot listen on "+address+"; it goes on trying", zap.Error(reason))
+	componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(fmt.Errorf("cannot listen on %s: %w", address, reason)))
 	if e.workload != nil {
 		e.workload.EndpointBindFailed(address, reason)
 	}
-	e.running.Go(e.retry)
+	e.running.Go(func() { e.retry(host) })
 	return nil
 }
 
 // retry binds as soon as that works.
-func (e *endpoint) retry() {
+func (e *endpoint) retry(host component.Host) {
 	wait := firstRetry
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -103,6 +105,7 @@ func (e *endpoint) retry() {
 				return
 			}
 			e.bound(listener)
+			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
 			return
 		}
 		e.settings.Logger.Debug("The signals endpoint still cannot listen", zap.Error(err))

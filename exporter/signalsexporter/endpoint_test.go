@@ -31,6 +31,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configauth"
 	"go.opentelemetry.io/collector/config/confighttp"
@@ -154,6 +155,8 @@ func TestBindConflict(t *testing.T) {
 	require.NoError(t, e.Start(context.Background(), h), "the pipelines go on without an endpoint")
 	require.Equal(t, []string{"bind_failed " + address + ": address already in use"}, h.log())
 
+	require.Equal(t, []componentstatus.Status{componentstatus.StatusRecoverableError}, h.statuses())
+
 	// A few attempts fail before the address is free.
 	time.AfterFunc(250*time.Millisecond, func() { _ = taken.Close() })
 	select {
@@ -163,6 +166,8 @@ func TestBindConflict(t *testing.T) {
 		t.Fatal("not bound")
 	}
 	assert.Len(t, h.log(), 2, "later failures are no events")
+	require.Eventually(t, func() bool { return len(h.statuses()) > 1 }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, []componentstatus.Status{componentstatus.StatusRecoverableError, componentstatus.StatusOK}, h.statuses())
 	resp, err := http.Get("http://" + address + "/signals")
 	require.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/confignet"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/exporter"
@@ -59,12 +60,25 @@ func TestConfig(t *testing.T) {
 
 	for name, message := range map[string]string{
 		"signals/no_endpoint":            "endpoint must not be empty",
+		"signals/no_port":                "endpoint: address localhost: missing port",
+		"signals/bad_port":               "endpoint: address 127.0.0.1:99999: invalid port",
 		"signals/empty_tag":              "a key must not be empty",
 		"signals/allowed_host_with_port": "allowed_hosts: \"node7.example:80\" is not a host name",
 		"signals/directory":              "output must name a file",
 	} {
 		assert.ErrorContains(t, confmap.Validate(load(name)), message)
 	}
+}
+
+func TestAddressesThatMayBeBound(t *testing.T) {
+	for _, address := range []string{":18259", "[::1]:0", "node7.example:18259", "0.0.0.0:http"} {
+		cfg := createDefaultConfig().(*Config)
+		cfg.NetAddr.Endpoint = address
+		assert.NoError(t, confmap.Validate(cfg), address)
+	}
+	cfg := createDefaultConfig().(*Config)
+	cfg.NetAddr = confignet.AddrConfig{Transport: confignet.TransportTypeUnix, Endpoint: "/run/signals.sock"}
+	assert.NoError(t, confmap.Validate(cfg))
 }
 
 func TestLifecycle(t *testing.T) {

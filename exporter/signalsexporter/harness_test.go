@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -50,7 +51,22 @@ type host struct {
 
 	mu     sync.Mutex
 	events []string
+	status []componentstatus.Status
 	bound  chan string
+}
+
+// Report makes the host a componentstatus.Reporter.
+func (h *host) Report(event *componentstatus.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status = append(h.status, event.Status())
+}
+
+// statuses returns what was reported so far.
+func (h *host) statuses() []componentstatus.Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.status)
 }
 
 func newHost() *host {
