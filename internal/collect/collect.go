@@ -18,8 +18,9 @@ type Config struct {
 // DefaultConfig collects once a second.
 func DefaultConfig() Config { return Config{Interval: time.Second} }
 
-// Validate checks the interval.
-func (c Config) Validate() error {
+// Check checks the interval. It is no Validate: the Collector would call that of an embedded Config as well, and tell of a
+// section "config" that no configuration has.
+func (c Config) Check() error {
 	if c.Interval < 10*time.Millisecond {
 		return errors.New("collection_interval must be at least 10ms")
 	}

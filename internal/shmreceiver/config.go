@@ -38,9 +38,9 @@ const (
 	maxMaxFileSize = 256 << 20
 )
 
-// Validate checks what the embedded configuration does not check itself.
+// Validate checks the configuration.
 func (c *Config) Validate() error {
-	var errs []error
+	errs := []error{c.Check()}
 	if c.SHMPath != ProcSHM && !filepath.IsAbs(c.SHMPath) {
 		errs = append(errs, errors.New("shm_path must be an absolute path, or proc for each process's own"))
 	}

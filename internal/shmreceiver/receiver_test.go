@@ -524,6 +524,8 @@ func TestConfigErrorsNameTheKey(t *testing.T) {
 		config := defaultConfig()
 		require.NoError(t, config.Validate())
 		breakIt(config)
-		assert.ErrorContains(t, confmap.Validate(config), key)
+		err := confmap.Validate(config)
+		assert.ErrorContains(t, err, key)
+		assert.Equal(t, 1, strings.Count(err.Error(), " must be"), "told once: %v", err)
 	}
 }

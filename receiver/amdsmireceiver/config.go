@@ -23,7 +23,7 @@ type Config struct {
 
 // Validate checks the configuration.
 func (c *Config) Validate() error {
-	errs := []error{c.Config.Validate()}
+	errs := []error{c.Check()}
 	for _, d := range c.Devices {
 		if _, ok := selection.ParseIndex(d); !ok && !strings.HasPrefix(strings.ToUpper(strings.TrimSpace(d)), "GPU-") {
 			errs = append(errs, fmt.Errorf("devices: %q is neither an index nor an id of HIP (GPU-…)", d))

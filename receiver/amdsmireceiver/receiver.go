@@ -39,6 +39,7 @@ type amdsmiReceiver struct {
 	lookup func(string) (string, bool)
 	now    func() time.Time
 
+	refused    *collect.Refused
 	controller *collect.Controller
 	worker     *worker
 	askedAt    time.Time
@@ -56,7 +57,7 @@ type amdsmiReceiver struct {
 func newReceiver(cfg *Config, logger *zap.Logger, next consumer.Metrics) *amdsmiReceiver {
 	r := &amdsmiReceiver{
 		cfg: cfg, logger: logger, next: next, lookup: os.LookupEnv, now: time.Now,
-		firstSeen: make(map[string]int64), silent: make(map[string]int), told: make(map[string]bool),
+		refused: collect.NewRefused(logger, "GPU metrics were refused"), firstSeen: make(map[string]int64), silent: make(map[string]int), told: make(map[string]bool),
 	}
 	r.controller = collect.New(cfg.Config, 0, r.collect)
 	return r
@@ -132,7 +133,7 @@ func (r *amdsmiReceiver) publish(ctx context.Context, found round, now time.Time
 		return
 	}
 	if err := r.next.ConsumeMetrics(ctx, b.Metrics()); err != nil && ctx.Err() == nil {
-		r.logger.Warn("GPU metrics were refused", zap.Error(err))
+		r.refused.Add(err)
 	}
 }
 

@@ -60,7 +60,7 @@ type EndpointConfig struct {
 
 // Validate checks the configuration.
 func (c *Config) Validate() error {
-	errs := []error{c.Config.Validate()}
+	errs := []error{c.Check()}
 	switch {
 	case c.Endpoint == "" && len(c.Endpoints) == 0:
 		errs = append(errs, errors.New("endpoint must not be empty, or endpoints must list some"))

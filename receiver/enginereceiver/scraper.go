@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.uber.org/zap"
 
+	"github.com/graphsignal/graphsignal-collector/internal/collect"
 	"github.com/graphsignal/graphsignal-collector/internal/prom"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
@@ -36,6 +37,7 @@ type scraper struct {
 	now    func() time.Time
 	slack  time.Duration // how much early a tick may be
 
+	refused *collect.Refused
 	fetcher *fetcher
 	parser  *prom.Parser
 	builder builder
@@ -79,13 +81,15 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 	for i, tag := range builder.tags {
 		taken[i] = tag.Key
 	}
+	logger := r.set.Logger.With(zap.String("endpoint", f.url.Redacted()))
 	return &scraper{
 		page:    page,
-		logger:  r.set.Logger.With(zap.String("endpoint", f.url.Redacted())),
+		logger:  logger,
 		next:    r.next,
 		obs:     r.obs,
 		now:     r.now,
 		slack:   r.cfg.Interval / 10,
+		refused: collect.NewRefused(logger, "Engine metrics were refused"),
 		fetcher: f,
 		parser:  prom.NewParser(r.cfg.MaxSeries, taken...),
 		builder: builder,
@@ -321,6 +325,6 @@ func (s *scraper) emit(ctx context.Context, page prom.Page, now time.Time) {
 	err := s.next.ConsumeMetrics(op, metrics)
 	s.obs.EndMetricsOp(op, metadata.Type.String(), points, err)
 	if err != nil && ctx.Err() == nil {
-		s.logger.Debug("Engine metrics were refused", zap.Error(err))
+		s.refused.Add(err)
 	}
 }

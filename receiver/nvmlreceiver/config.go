@@ -21,7 +21,7 @@ type Config struct {
 
 // Validate checks the configuration.
 func (c *Config) Validate() error {
-	errs := []error{c.Config.Validate()}
+	errs := []error{c.Check()}
 	for _, d := range c.Devices {
 		if !isDeviceItem(d) {
 			errs = append(errs, errors.New("devices: "+d+" is neither an index nor the beginning of a UUID (GPU-…, MIG-…)"))

@@ -47,6 +47,7 @@ type nvmlReceiver struct {
 	lookup  func(string) (string, bool)
 	now     func() time.Time
 
+	refused    *collect.Refused
 	controller *collect.Controller
 	selection  selection.Selector
 	session    *session    // nil: none is open
@@ -66,7 +67,8 @@ type nvmlReceiver struct {
 func newReceiver(cfg *Config, logger *zap.Logger) *nvmlReceiver {
 	r := &nvmlReceiver{
 		cfg: cfg, logger: logger, lib: driver.New(cfg.LibraryPath), lookup: os.LookupEnv, now: time.Now,
-		gone: make(chan struct{}), firstSeen: make(map[string]int64), xids: make(map[string]uint64), told: make(map[string]bool),
+		refused: collect.NewRefused(logger, "GPU metrics were refused"),
+		gone:    make(chan struct{}), firstSeen: make(map[string]int64), xids: make(map[string]uint64), told: make(map[string]bool),
 	}
 	r.controller = collect.New(cfg.Config, 0, r.collect)
 	return r
@@ -233,7 +235,7 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 	}
 	if r.metrics != nil && !b.Empty() {
 		if err := r.metrics.ConsumeMetrics(ctx, b.Metrics()); err != nil && ctx.Err() == nil {
-			r.logger.Warn("GPU metrics were refused", zap.Error(err))
+			r.refused.Add(err)
 		}
 	}
 	switch {

@@ -18,7 +18,7 @@ type Config struct {
 
 // Validate checks the configuration.
 func (c *Config) Validate() error {
-	errs := []error{c.Config.Validate()}
+	errs := []error{c.Check()}
 	seen := make(map[int]bool)
 	for _, pid := range c.PIDs {
 		switch {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
 	"github.com/graphsignal/graphsignal-collector/internal/collect"
@@ -45,5 +46,6 @@ func TestConfigErrorsNameTheKey(t *testing.T) {
 		require.NoError(t, cfg.Validate())
 		c.breakIt(cfg)
 		assert.ErrorContains(t, cfg.Validate(), c.key)
+		assert.EqualError(t, confmap.Validate(cfg), cfg.Validate().Error(), "told once")
 	}
 }

@@ -45,6 +45,7 @@ type processReceiver struct {
 	uname  func(*unix.Utsname) error
 	page   uint64
 
+	refused    *collect.Refused
 	controller *collect.Controller
 	source     workload.Reader // nil: only the host
 	host       signal.Entity
@@ -73,7 +74,8 @@ type tracked struct {
 func newReceiver(cfg *Config, logger *zap.Logger, next consumer.Metrics) *processReceiver {
 	r := &processReceiver{
 		cfg: cfg, logger: logger, next: next, table: procfs.NewReader(cfg.ProcFSPath), now: time.Now, uname: unix.Uname,
-		page: uint64(os.Getpagesize()), tracked: make(map[identity]*tracked),
+		page: uint64(os.Getpagesize()), refused: collect.NewRefused(logger, "Process metrics were refused"),
+		tracked: make(map[identity]*tracked),
 	}
 	r.controller = collect.New(cfg.Config, finalCollection, r.collect)
 	return r
@@ -126,7 +128,7 @@ func (r *processReceiver) collect(ctx context.Context) {
 	}
 	if err := r.next.ConsumeMetrics(ctx, b.Metrics()); err != nil {
 		if ctx.Err() == nil {
-			r.logger.Warn("Process metrics were refused", zap.Error(err))
+			r.refused.Add(err)
 		}
 		return // ended processes come again
 	}
@@ -148,6 +150,9 @@ func (r *processReceiver) collectHost(b *signal.Builder, now time.Time) {
 		res.Gauge(name, nil, series.Uint(m.Used()), r.boot, now.UnixNano())
 	} else {
 		res.Seen(name, r.boot, now.UnixNano())
+		if r.boot == 0 && r.ticks == 1 {
+			r.logger.Warn("The process table cannot be read (procfs_path)", zap.Error(err))
+		}
 	}
 }
 
