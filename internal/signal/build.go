@@ -172,6 +172,10 @@ func (r *Resource) NativeHistogram(name string, tags []series.Tag, d series.Dist
 	if len(d.Bins) == 0 {
 		return
 	}
+	if first, last, ok := gridBlocks(d.Bins); ok {
+		gridBuckets(p, d.Bins, first, last)
+		return
+	}
 	// Each bin becomes a bucket of its own between the bound below its lower edge and, on the grid, the bound
 	// of its upper edge: what the writer left out stays an empty bucket, and quantiles of any backend are true.
 	bounds, counts := p.ExplicitBounds(), p.BucketCounts()
@@ -205,6 +209,51 @@ func (r *Resource) NativeHistogram(name string, tags []series.Tag, d series.Dist
 		last = upper
 	}
 	counts.Append(0)
+}
+
+// blockSlots is how many neighbouring slots of the native grid have buckets together: four octaves.
+const blockSlots = 16
+
+// gridBlocks returns the first and the last slot of the blocks of the native grid between the least and the greatest bin;
+// false when bins are not of the grid, or all empty.
+func gridBlocks(bins []series.Bin) (first, last int, ok bool) {
+	var population uint64
+	for _, b := range bins {
+		lower := b.Value.Uint64()
+		if series.GridLower(series.GridIndex(lower)) != lower {
+			return 0, 0, false
+		}
+		population |= b.Count
+	}
+	first = series.GridIndex(bins[0].Value.Uint64()) / blockSlots * blockSlots
+	last = series.GridIndex(bins[len(bins)-1].Value.Uint64())/blockSlots*blockSlots + blockSlots - 1
+	return first, min(last, series.GridSlots-1), population > 0
+}
+
+// gridBuckets gives every slot from first to last a bucket. A writer names a bin when it has counted something in it;
+// were only those buckets, the bounds of a series would change with each, and what subtracts one point from the next
+// (cumulative_to_delta) leaves out points whose bounds are not those of the point before.
+func gridBuckets(p pmetric.HistogramDataPoint, bins []series.Bin, first, last int) {
+	bounds, counts := p.ExplicitBounds(), p.BucketCounts()
+	bounds.EnsureCapacity(last - first + 2)
+	counts.EnsureCapacity(last - first + 3)
+	if first > 0 {
+		bounds.Append(boundBelow(series.GridLower(first)))
+		counts.Append(0)
+	}
+	for slot := first; slot <= last; slot++ {
+		var n uint64
+		if len(bins) > 0 && bins[0].Value.Uint64() == series.GridLower(slot) {
+			n, bins = bins[0].Count, bins[1:]
+		}
+		counts.Append(n)
+		if slot+1 < series.GridSlots {
+			bounds.Append(boundBelow(series.GridLower(slot + 1)))
+		}
+	}
+	if last+1 < series.GridSlots {
+		counts.Append(0) // up to infinity
+	}
 }
 
 // ascending returns bins by strictly rising integer value. It returns the argument itself if it is so already.

@@ -234,6 +234,27 @@ func TestWholeGrid(t *testing.T) {
 	check(all)
 }
 
+// TestBoundsStay: the bounds of a series do not change when more bins are populated near those that are.
+func TestBoundsStay(t *testing.T) {
+	bounds := func(lowers ...int64) []float64 {
+		var bins []series.Bin
+		for _, lower := range lowers {
+			bins = append(bins, series.Bin{Value: series.Int(lower), Count: 1})
+		}
+		b := NewBuilder("test")
+		b.Resource(nil, nil).NativeHistogram("h", nil, series.Distribution{Bins: bins}, 1, 2)
+		return b.Metrics().ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Histogram().DataPoints().At(0).ExplicitBounds().AsRaw()
+	}
+	first := bounds(96)
+	assert.Equal(t, []float64{31, 39, 47, 55, 63, 79, 95, 111, 127, 159, 191, 223, 255, 319, 383, 447, 511}, first)
+	assert.Equal(t, first, bounds(96, 112))
+	assert.Equal(t, first, bounds(32, 96, 448))
+	wider := bounds(96, 1<<20)
+	assert.Equal(t, first, wider[:len(first)])
+	assert.Equal(t, wider, bounds(96, 1<<15, 1<<20), "nor for bins between them")
+	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 27, 31}, bounds(0))
+}
+
 func TestBinsInAnyOrder(t *testing.T) {
 	got := newRecorder(t)
 	b := NewBuilder("test")
