@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -245,6 +246,48 @@ func TestTeeWithoutGateway(t *testing.T) {
 	}
 	if code := r.wait().ExitCode(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestTeeKeepsOrder: while a request waits for its answer no later point is on its way. Sent side by side, what queued up
+// during an outage would arrive in any order, and a backend refuses points older than the newest it has.
+func TestTeeKeepsOrder(t *testing.T) {
+	for name, env := range map[string][]string{
+		"variable":             {"GRAPHSIGNAL_OTLP_ENDPOINT="},
+		"prometheus-otlp.yaml": {"GRAPHSIGNAL_COLLECTOR_CONFIG=" + example("prometheus-otlp.yaml"), "PROMETHEUS_URL="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var waiting, most atomic.Int64
+			release := make(chan struct{})
+			slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/v1/metrics") {
+					n := waiting.Add(1)
+					most.Store(max(most.Load(), n))
+					defer waiting.Add(-1)
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+				w.Header().Set("Content-Type", "application/x-protobuf")
+			}))
+			defer slow.Close()
+			defer close(release)
+			env[len(env)-1] += slow.URL
+			r := start(t, env, "sleep", "60")
+			eventually(t, "a request arrives", func() bool { return waiting.Load() > 0 })
+			seen := make(map[string]bool)
+			r.signalsWhen("four more collections", func(d *document) bool {
+				if m := d.find("host_memory_usage_bytes"); m != nil {
+					seen[string(m.UpdatedNS)] = true
+				}
+				return len(seen) > 4
+			})
+			if n := most.Load(); n != 1 {
+				t.Errorf("%d requests at a time", n)
+			}
+		})
 	}
 }
 

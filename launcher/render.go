@@ -115,8 +115,9 @@ func otlpExporter(endpoint string) (kind string, config object, err error) {
 	}
 	config = object{
 		"endpoint": strings.TrimRight(endpoint, "/"),
-		// A gateway that is away costs this much memory and no more; the oldest data waits, the newest is dropped.
-		"sending_queue": object{"sizer": "bytes", "queue_size": teeQueueBytes},
+		// A gateway that is away costs this much memory and no more; the oldest data waits, the newest is dropped. Several
+		// senders would bring the points of a series out of order afterwards.
+		"sending_queue": object{"sizer": "bytes", "queue_size": teeQueueBytes, "num_consumers": 1},
 	}
 	if u.Port() != "4317" {
 		return "otlp_http", config, nil
