@@ -164,8 +164,14 @@ func (r *amdsmiReceiver) report(found round, now time.Time) {
 		switch {
 		case found.err == nil:
 			r.logger.Debug("No AMD GPU is selected")
+			if len(r.cfg.Devices) > 0 {
+				r.once("devices", "No AMD GPU is one of the configured devices; they are looked for again")
+			}
 		case errors.Is(found.err, smi.ErrNone):
 			r.logger.Debug("AMD GPU metrics are off", zap.Error(found.err))
+			if errors.Is(found.err, smi.ErrNotInstalled) && r.cfg.LibraryPath != "" {
+				r.once("library_path", "There is no library at library_path; it is looked for again", zap.String("library_path", r.cfg.LibraryPath))
+			}
 		case len(r.firstSeen) == 0:
 			r.once(found.err.Error(), "AMD GPU metrics are off", zap.Error(found.err))
 		}

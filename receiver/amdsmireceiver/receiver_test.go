@@ -303,6 +303,10 @@ func TestNothingToRead(t *testing.T) {
 		if e := x.logs.FilterMessage("AMD GPU metrics are off").All(); e[0].Level.String() != "debug" {
 			t.Errorf("messages are %v", x.logs.All())
 		}
+		// It was asked for by name.
+		if e := x.logs.FilterMessageSnippet("library_path").All(); len(e) != 1 || e[0].Level.String() != "warn" {
+			t.Errorf("messages are %v", x.logs.All())
+		}
 	})
 	t.Run("no library at all", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "libamd_smi.so.26")

@@ -52,6 +52,7 @@ type scraper struct {
 	due      time.Time     // no try before
 	delay    time.Duration // before the next try, 0 after a good one
 	verified bool          // the last try gave a page
+	absent   bool          // that there is none was told, and there was none since
 	found    bool          // the owner was looked for since
 	owner    workload.Process
 
@@ -246,9 +247,13 @@ func (s *scraper) retry(now time.Time, first time.Duration) {
 }
 
 func (s *scraper) fail(now time.Time, err error) {
-	if s.verified {
+	switch {
+	case s.verified:
 		s.logger.Info("The engine's metrics page is gone", zap.Error(err))
+	case !s.absent:
+		s.logger.Info("The engine's metrics page cannot be read yet; it is tried again", zap.Error(err))
 	}
+	s.absent = true
 	s.verified, s.found = false, false
 	s.retry(now, firstRetry)
 	s.logger.Debug("The engine's metrics page cannot be read", zap.Error(err), zap.Duration("next_try_in", s.delay))
@@ -290,7 +295,7 @@ func (s *scraper) succeed(ctx context.Context, processes []workload.Process) {
 	if !s.verified {
 		s.logger.Info("The engine's metrics page is read")
 	}
-	s.verified = true
+	s.verified, s.absent = true, false
 	if s.verify || s.found || len(processes) == 0 {
 		return
 	}

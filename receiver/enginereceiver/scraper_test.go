@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
 	"github.com/graphsignal/graphsignal-collector/internal/prom"
@@ -446,6 +447,31 @@ func TestMalformedLinesAreReportedOnce(t *testing.T) {
 	s.tick(11)
 	assert.Len(t, s.warnings(), 2)
 	assert.Equal(t, oneSeries, s.series())
+}
+
+// TestPageThatIsMissingIsTold: whoever runs a Collector by hand sees in its log why there are no metrics, and not each time.
+func TestPageThatIsMissingIsTold(t *testing.T) {
+	p := newPage(t, "")
+	refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	s := newStepped(t, p.URL, nil)
+	told := func() (messages []string) {
+		for _, entry := range s.logs.FilterLevelExact(zapcore.InfoLevel).All() {
+			messages = append(messages, entry.Message)
+		}
+		return messages
+	}
+	p.handle(refuse)
+	s.tick(2)
+	s.tick(100)
+	want := []string{"The engine's metrics page cannot be read yet; it is tried again"}
+	assert.Equal(t, want, told())
+	p.set(onePage)
+	s.tick(200)
+	p.handle(refuse)
+	s.tick(201)
+	s.tick(300)
+	assert.Equal(t, append(want, "The engine's metrics page is read", "The engine's metrics page is gone"), told())
+	assert.Empty(t, s.warnings())
 }
 
 func TestRefusedMetricsAreNoFailure(t *testing.T) {

@@ -155,8 +155,14 @@ func (r *nvmlReceiver) report(o opened, now time.Time) {
 		switch {
 		case o.err == nil:
 			r.logger.Debug("No GPU is selected")
+			if len(r.cfg.Devices) > 0 {
+				r.once("No GPU is one of the configured devices; they are looked for again")
+			}
 		case errors.Is(o.err, driver.ErrNoDriver):
 			r.logger.Debug("GPU metrics are off", zap.Error(o.err))
+			if errors.Is(o.err, driver.ErrNoLibrary) && r.cfg.LibraryPath != "" {
+				r.once("There is no library at library_path; it is looked for again", zap.String("library_path", r.cfg.LibraryPath))
+			}
 		case len(r.firstSeen) > 0: // that the GPUs do not answer any more was told
 			r.logger.Debug("GPU metrics are still off", zap.Error(o.err))
 		default:

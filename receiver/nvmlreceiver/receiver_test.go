@@ -682,6 +682,19 @@ func TestBindNowWithoutDriver(t *testing.T) {
 	assert.Equal(t, zap.DebugLevel, g.logs.FilterMessage("GPU metrics are off").All()[0].Level)
 }
 
+// TestSettingsThatFindNothing: what was asked for by name and is not there is told, once.
+func TestSettingsThatFindNothing(t *testing.T) {
+	for want, configure := range map[string]func(*Config){
+		"There is no library at library_path; it is looked for again":        func(c *Config) { c.LibraryPath = filepath.Join(t.TempDir(), "libnvidia-ml.so.1") },
+		"No GPU is one of the configured devices; they are looked for again": func(c *Config) { c.Devices = []string{"GPU-0000"} },
+	} {
+		g := start(t, fakenvml.H200, configure)
+		g.eventually("it is told", func() bool { return g.logs.FilterMessage(want).Len() == 1 })
+		assert.Equal(t, zap.WarnLevel, g.logs.FilterMessage(want).All()[0].Level)
+		g.stop()
+	}
+}
+
 // TestLeftOut: one GPU does not answer from the start, one belongs to another container.
 func TestLeftOut(t *testing.T) {
 	blocks := strings.SplitAfter(fakenvml.H200s(3), "gpu\n")

@@ -36,6 +36,9 @@ type Handle uintptr
 // ErrNone says that there is nothing to read on this host, for a reason that needs no attention: no library, no driver.
 var ErrNone = errors.New("no AMD GPU driver")
 
+// ErrNotInstalled is ErrNone for the reason that there is no library.
+var ErrNotInstalled = fmt.Errorf("%w: libamd_smi is not installed", ErrNone)
+
 const (
 	initGPUs       = 2
 	typeGPU        = 1
@@ -119,7 +122,7 @@ func Open(candidates []string) (*Library, error) {
 	if failure != nil {
 		return nil, failure
 	}
-	return nil, fmt.Errorf("%w: libamd_smi is not installed", ErrNone)
+	return nil, ErrNotInstalled
 }
 
 // init resolves the functions, checks the version and initialises the library.

@@ -92,6 +92,9 @@ type Library interface {
 // ErrNoDriver says that this host has no NVIDIA driver.
 var ErrNoDriver = errors.New("no NVIDIA driver")
 
+// ErrNoLibrary is ErrNoDriver for the reason that there is no library.
+var ErrNoLibrary = fmt.Errorf("%w: there is no NVML library", ErrNoDriver)
+
 // Error is a failure of nvmlInit.
 type Error struct{ Code nvml.Return }
 
@@ -183,7 +186,7 @@ func (l *library) load() error {
 		l.api = nvml.New(nvml.WithLibraryPath(path))
 		return nil
 	}
-	return ErrNoDriver
+	return ErrNoLibrary
 }
 
 // Close implements Library.
