@@ -55,6 +55,9 @@ func (c *Config) Validate() error {
 	if c.Interval < 100*time.Millisecond {
 		return errors.New("upload_interval must be at least 100ms")
 	}
+	if _, ok := c.Tags[""]; ok {
+		return errors.New("tags: a key must not be empty")
+	}
 	if c.SinceUnixNano < 0 {
 		return errors.New("since_unix_nano must not be negative")
 	}

@@ -57,6 +57,7 @@ func TestConfig(t *testing.T) {
 	assert.Equal(t, "gpu-07", cfg.Tags["host.name"])
 
 	for name, message := range map[string]string{
+		"graphsignal/no_tag":   "tags: a key must not be empty",
 		"graphsignal/no_key":   "api_key or api_key_file is required",
 		"graphsignal/two_keys": "exclude each other",
 		"graphsignal/no_url":   "no http or https URL",
