@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
 
+	"github.com/graphsignal/graphsignal-collector/internal/collect"
 	"github.com/graphsignal/graphsignal-collector/internal/sharedcomponent"
 	"github.com/graphsignal/graphsignal-collector/internal/shm"
 )
@@ -38,15 +39,15 @@ func NewFactory(c Component) receiver.Factory {
 			if err != nil {
 				return nil, err
 			}
-			shared.Unwrap().metrics = next
-			return shared, nil
+			shared.Unwrap().metrics, err = collect.ReportedMetrics(set, "shm", next)
+			return shared, err
 		}, c.Metrics),
 		receiver.WithLogs(func(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
 			shared, err := load(set, cfg)
 			if err != nil {
 				return nil, err
 			}
-			shared.Unwrap().logs = next
-			return shared, nil
+			shared.Unwrap().logs, err = collect.ReportedLogs(set, "shm", next)
+			return shared, err
 		}, c.Logs))
 }

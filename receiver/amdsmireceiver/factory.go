@@ -19,5 +19,9 @@ func NewFactory() receiver.Factory {
 func createDefaultConfig() component.Config { return &Config{Config: collect.DefaultConfig()} }
 
 func createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+	next, err := collect.ReportedMetrics(set, "driver", next)
+	if err != nil {
+		return nil, err
+	}
 	return newReceiver(cfg.(*Config), set.Logger, next), nil
 }

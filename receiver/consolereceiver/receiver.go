@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.uber.org/zap"
 
+	"github.com/graphsignal/graphsignal-collector/internal/collect"
 	"github.com/graphsignal/graphsignal-collector/internal/console"
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/receiver/consolereceiver/internal/metadata"
@@ -32,7 +32,6 @@ type consoleReceiver struct {
 	cfg    *Config
 	next   consumer.Logs
 	logger *zap.Logger
-	report *receiverhelper.ObsReport
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -50,13 +49,11 @@ type consoleReceiver struct {
 }
 
 func newReceiver(set receiver.Settings, cfg *Config, next consumer.Logs) (*consoleReceiver, error) {
-	report, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
-		ReceiverID: set.ID, Transport: "file", ReceiverCreateSettings: set,
-	})
+	next, err := collect.ReportedLogs(set, "file", next)
 	if err != nil {
 		return nil, err
 	}
-	return &consoleReceiver{cfg: cfg, next: next, logger: set.Logger, report: report}, nil
+	return &consoleReceiver{cfg: cfg, next: next, logger: set.Logger}, nil
 }
 
 // Start implements component.Component.
@@ -191,9 +188,7 @@ func (r *consoleReceiver) deliver(ctx context.Context) {
 		return
 	}
 	n := len(r.pending)
-	op := r.report.StartLogsOp(ctx)
-	err := r.next.ConsumeLogs(op, r.logs())
-	r.report.EndLogsOp(op, "console", n, err)
+	err := r.next.ConsumeLogs(ctx, r.logs())
 	r.refused = err != nil && !consumererror.IsPermanent(err)
 	if r.refused {
 		return

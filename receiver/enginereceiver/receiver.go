@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/receiverhelper"
 
 	"github.com/graphsignal/graphsignal-collector/internal/collect"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
@@ -19,7 +18,6 @@ type engineReceiver struct {
 	cfg  *Config
 	set  receiver.Settings
 	next consumer.Metrics
-	obs  *receiverhelper.ObsReport
 	now  func() time.Time
 
 	scrapers    []*scraper
@@ -27,13 +25,11 @@ type engineReceiver struct {
 }
 
 func newReceiver(cfg *Config, set receiver.Settings, next consumer.Metrics) (*engineReceiver, error) {
-	obs, err := receiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
-		ReceiverID: set.ID, Transport: "http", ReceiverCreateSettings: set,
-	})
+	next, err := collect.ReportedMetrics(set, "http", next)
 	if err != nil {
 		return nil, err
 	}
-	return &engineReceiver{cfg: cfg, set: set, next: next, obs: obs, now: time.Now}, nil
+	return &engineReceiver{cfg: cfg, set: set, next: next, now: time.Now}, nil
 }
 
 // Start begins to scrape. That a page cannot be reached is no error.

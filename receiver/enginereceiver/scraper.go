@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.uber.org/zap"
 
 	"github.com/graphsignal/graphsignal-collector/internal/collect"
 	"github.com/graphsignal/graphsignal-collector/internal/prom"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
-	"github.com/graphsignal/graphsignal-collector/receiver/enginereceiver/internal/metadata"
 	"github.com/graphsignal/graphsignal-collector/receiver/enginereceiver/internal/sockets"
 )
 
@@ -33,7 +31,6 @@ type scraper struct {
 	page   *EndpointConfig
 	logger *zap.Logger
 	next   consumer.Metrics
-	obs    *receiverhelper.ObsReport
 	now    func() time.Time
 	slack  time.Duration // how much early a tick may be
 
@@ -87,7 +84,6 @@ func newScraper(ctx context.Context, r *engineReceiver, page *EndpointConfig) (*
 		page:    page,
 		logger:  logger,
 		next:    r.next,
-		obs:     r.obs,
 		now:     r.now,
 		slack:   r.cfg.Interval / 10,
 		refused: collect.NewRefused(logger, "Engine metrics were refused"),
@@ -325,11 +321,7 @@ func (s *scraper) emit(ctx context.Context, page prom.Page, now time.Time) {
 		return
 	}
 	metrics := s.builder.build(page.Series, s.owner.StartTime, now.UnixNano())
-	points := metrics.DataPointCount()
-	op := s.obs.StartMetricsOp(ctx)
-	err := s.next.ConsumeMetrics(op, metrics)
-	s.obs.EndMetricsOp(op, metadata.Type.String(), points, err)
-	if err != nil && ctx.Err() == nil {
+	if err := s.next.ConsumeMetrics(ctx, metrics); err != nil && ctx.Err() == nil {
 		s.refused.Add(err)
 	}
 }

@@ -26,16 +26,16 @@ func NewFactory() receiver.Factory {
 			if err != nil {
 				return nil, err
 			}
-			shared.Unwrap().metrics = next
-			return shared, nil
+			shared.Unwrap().metrics, err = collect.ReportedMetrics(set, "driver", next)
+			return shared, err
 		}, metadata.MetricsStability),
 		receiver.WithLogs(func(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Logs) (receiver.Logs, error) {
 			shared, err := load(set, cfg)
 			if err != nil {
 				return nil, err
 			}
-			shared.Unwrap().logs = next
-			return shared, nil
+			shared.Unwrap().logs, err = collect.ReportedLogs(set, "driver", next)
+			return shared, err
 		}, metadata.LogsStability))
 }
 

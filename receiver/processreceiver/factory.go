@@ -22,5 +22,9 @@ func createDefaultConfig() component.Config {
 }
 
 func createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+	next, err := collect.ReportedMetrics(set, "procfs", next)
+	if err != nil {
+		return nil, err
+	}
 	return newReceiver(cfg.(*Config), set.Logger, next), nil
 }
