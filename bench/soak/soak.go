@@ -55,6 +55,7 @@ type soak struct {
 type sample struct {
 	at                                    time.Duration
 	sidecarKB, launcherKB                 int
+	liveKB                                int // of the sidecar's heap after a collection of garbage; 0: not measured
 	sidecarFiles, launcherFiles, routines int
 	cpu                                   float64
 }
@@ -116,7 +117,7 @@ func (s *soak) run() error {
 		return err
 	}
 	s.signals = "http://127.0.0.1:" + ports[0] + "/signals"
-	s.pprof = "http://127.0.0.1:" + ports[2] + "/debug/pprof/goroutine?debug=1"
+	s.pprof = "http://127.0.0.1:" + ports[2] + "/debug/pprof/"
 	extra := filepath.Join(s.dir, "collector.yaml")
 	if err := errors.Join(os.Mkdir(s.accounts(), 0o700), os.WriteFile(extra, []byte("extensions:\n  pprof:\n    endpoint: 127.0.0.1:"+ports[2]+
 		"\nservice:\n  extensions: [pprof]\n"), 0o600)); err != nil {
@@ -279,12 +280,27 @@ func (c *tickCounter) see(ns int64) {
 	c.last = ns
 }
 
+// heapSpacing is how many samples there are for one of the live heap.
+const heapSpacing = 4
+
+// liveKB returns what is left of the heap after a collection of garbage, 0 when that cannot be told.
+func liveKB(client *http.Client, pprof string) int {
+	profile, err := get(client, pprof+"heap?gc=1&debug=1")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(profile), "\n# HeapAlloc = ")
+	line, _, _ := strings.Cut(rest, "\n")
+	live, _ := strconv.Atoi(line)
+	return live / 1024
+}
+
 // watch samples what the launcher and the sidecar use, about a hundred times in all.
 func (s *soak) watch(launcher int, stop <-chan struct{}) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(max(s.duration/100, time.Second))
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-stop:
 			return
@@ -295,7 +311,7 @@ func (s *soak) watch(launcher int, stop <-chan struct{}) {
 		if err != nil {
 			continue
 		}
-		routines, err := get(client, s.pprof)
+		routines, err := get(client, s.pprof+"goroutine?debug=1")
 		if err != nil {
 			continue
 		}
@@ -306,6 +322,9 @@ func (s *soak) watch(launcher int, stop <-chan struct{}) {
 		now.sidecarFiles, errs[2] = usage.Descriptors(sidecar)
 		now.launcherFiles, errs[3] = usage.Descriptors(launcher)
 		now.cpu, errs[4] = usage.CPUSeconds(sidecar)
+		if n%heapSpacing == 0 { // last, since it collects garbage
+			now.liveKB = liveKB(client, s.pprof)
+		}
 		if errors.Join(errs[:]...) == nil && now.at < s.duration {
 			s.mu.Lock()
 			s.samples = append(s.samples, now)
