@@ -40,8 +40,8 @@ func gpuFixture(t *testing.T, files []string, environ ...string) (root string, a
 	for i, entry := range environ {
 		environ[i] = strings.ReplaceAll(entry, "ROOT", root)
 	}
-	if work := filepath.Join(root, "work"); exists(work) {
-		t.Chdir(work)
+	if project := filepath.Join(root, "project"); exists(project) {
+		t.Chdir(project)
 	}
 	after = environment{entries: environ}
 	g := gpuEnvironment{libraries: root + "/lib/graphsignal", root: root, environ: &after,
@@ -77,13 +77,13 @@ func TestGPUEnvironment(t *testing.T) {
 				"ROOT/base/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13:" +
 				"ROOT/usr/local/cuda-12.10/extras/CUPTI/lib64/libcupti.so.12:ROOT/usr/local/cuda-12.8/extras/CUPTI/lib64/libcupti.so.12"}},
 		{name: "conda's own, and the environments of uv's projects",
-			files: with("dev/nvidiactl", "conda/lib/libcupti.so.12", "work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13",
+			files: with("dev/nvidiactl", "conda/lib/libcupti.so.12", "project/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13",
 				"other/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12", "uv/bin/uv"),
 			environ: []string{"CONDA_PREFIX=ROOT/conda", "UV_PROJECT_ENVIRONMENT=../other"},
 			want: map[string]string{"GRAPHSIGNAL_CUPTI_PATH": "ROOT/other/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12:" +
-				"ROOT/work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13:ROOT/conda/lib/libcupti.so.12"}},
+				"ROOT/project/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13:ROOT/conda/lib/libcupti.so.12"}},
 		{name: "the working directory is no place for others",
-			files: with("dev/nvidiactl", "work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13"),
+			files: with("dev/nvidiactl", "project/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13"),
 			want:  map[string]string{"GRAPHSIGNAL_CUPTI_PATH": ""}},
 		{name: "toolkit of the environment, preset candidates first",
 			files:   with("usr/local/cuda-12.8/extras/CUPTI/lib64/libcupti.so.12", "tk/extras/CUPTI/lib64/libcupti.so.11.8"),
