@@ -79,7 +79,7 @@ func (s *soak) growth() []string {
 	}
 	// Resident memory follows the goal of the garbage collector, twice of what was alive or not yet known to be dead at its last
 	// collection, which is more the busier the machine is. What leaks is alive.
-	const swingPercent, swing = 25, 16384
+	const swingPercent, swing = 20, 4096
 	var problems []string
 	for _, c := range []struct {
 		what    string
