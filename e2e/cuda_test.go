@@ -44,23 +44,6 @@ func cudaToolkit(t *testing.T, source string, cupti bool) (home, program string)
 	return home, program
 }
 
-// lastDocument is what a run that ended with 42 left behind.
-func lastDocument(t *testing.T, r *run, output string) *document {
-	t.Helper()
-	if code := r.wait().ExitCode(); code != 42 {
-		t.Errorf("exit code %d, want 42", code)
-	}
-	raw, err := os.ReadFile(output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := parseDocument(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 // TestCUDAProgram goes from CUPTI's records to /signals: all kinds of records of a program that ends at once, in both modes.
 func TestCUDAProgram(t *testing.T) {
 	home, program := cudaToolkit(t, "cuda_program.cpp", true)

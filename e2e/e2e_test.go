@@ -157,6 +157,23 @@ func (r *run) wait() *os.ProcessState {
 	return r.cmd.ProcessState
 }
 
+// lastDocument is what a run left behind whose program ends with 42, as those of the GPU tests do.
+func lastDocument(t *testing.T, r *run, output string) *document {
+	t.Helper()
+	if code := r.wait().ExitCode(); code != 42 {
+		t.Errorf("exit code %d, want 42", code)
+	}
+	raw, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := parseDocument(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // workload returns the pid of the launcher's child that is not the sidecar.
 func (r *run) workload() int {
 	r.t.Helper()

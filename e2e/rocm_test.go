@@ -82,17 +82,7 @@ func TestROCmProgram(t *testing.T) {
 			if err := os.WriteFile(end, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if code := r.wait().ExitCode(); code != 42 {
-				t.Errorf("exit code %d, want 42", code)
-			}
-			raw, err := os.ReadFile(output)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := parseDocument(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := lastDocument(t, r, output)
 			check(d)
 			if said := r.stderr.String(); said != "" {
 				t.Errorf("standard error is %q", said)
@@ -107,19 +97,9 @@ func TestShortROCmProgram(t *testing.T) {
 	home, program, _ := hipProgram(t)
 	output := filepath.Join(t.TempDir(), "signals.json")
 	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, program, "kinds")
-	if code := r.wait().ExitCode(); code != 42 {
-		t.Errorf("exit code %d, want 42", code)
-	}
-	raw, err := os.ReadFile(output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := parseDocument(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := lastDocument(t, r, output)
 	if got := d.find("rocm_memcpy_bytes", "kind=host_to_device").stat("total"); got != "12288" {
-		t.Errorf("%s bytes to the device in %s", got, raw)
+		t.Errorf("%s bytes to the device, want 12288", got)
 	}
 	if got := d.find("rocm_kernel_trace_mode").stat("value"); got != "0" {
 		t.Errorf("rocm_kernel_trace_mode is %s", got)
@@ -134,17 +114,7 @@ func TestROCmProbes(t *testing.T) {
 	home, program, module := hipProgram(t)
 	output := filepath.Join(t.TempDir(), "signals.json")
 	r := start(t, []string{"ROCM_PATH=" + home}, "--output", output, program, "device-probes", "10000", module)
-	if code := r.wait().ExitCode(); code != 42 {
-		t.Errorf("exit code %d, want 42", code)
-	}
-	raw, err := os.ReadFile(output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := parseDocument(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := lastDocument(t, r, output)
 	for block, want := range map[string][2]string{"0": {"sum", "5100"}, "1": {"count", "3"}, "2": {"total", "12"}, "3": {"value", "2.5"}, "4": {"sum", "44"}, "5": {"sum", "55"}} {
 		if got := d.find("tile_ticks", "block="+block).stat(want[0]); got != want[1] {
 			t.Errorf("block %s: %s is %s, want %s", block, want[0], got, want[1])
