@@ -304,7 +304,8 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d requests in an hour of refusals", n)
 		}
 		down = false
-		for range 70 {
+		// The longest pause is a quarter more than a minute.
+		for range 77 {
 			b.tick()
 		}
 		if got := total(b.series("steps")); got != 3600 {
