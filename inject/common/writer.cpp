@@ -76,6 +76,7 @@ void* Writer::thread_main(void* self) {
 void Writer::loop() {
   uint64_t pause = options_.first_ns;
   while (!wake_.wait(pause)) {
+    find_probes();
     run_hook(options_.before_write);
     if (wake_.is_set()) break;
     write_once();
@@ -117,8 +118,18 @@ void Writer::stop(uint64_t hook_ns) {
     pthread_detach(thread_);
     if (options_.abandoned) options_.abandoned(options_.argument);
   }
-  write_once();
+  if (find_probes()) write_once();
   log_.print();
+}
+
+// Before the hook, so that it reads what is found here. False when a write that goes on does not end.
+bool Writer::find_probes() {
+  if (options_.probes == WriterOptions::kNone) return true;
+  if (forked() || !writing_.acquire_within(kSecond)) return false;
+  probes_.attach();
+  probes_.discover();
+  writing_.release();
+  return true;
 }
 
 void Writer::leave_linker() {
@@ -155,7 +166,6 @@ bool Writer::write_once() {
     directory_complained_ = true;
   } else {
     directory_complained_ = false;
-    if (options_.probes != WriterOptions::kNone) probes_.discover();
     claim_probes();
     // A claim that found no room is a write that found none.
     if (options_.probes == WriterOptions::kOnly && !owns_probes_ && !enough_space(directory, 0)) skip(kFull);
@@ -180,9 +190,7 @@ bool Writer::write_once() {
 }
 
 void Writer::claim_probes() {
-  if (options_.probes == WriterOptions::kNone) return;
-  probes_.attach();
-  if (owns_probes_) return;
+  if (options_.probes == WriterOptions::kNone || owns_probes_) return;
   // A publisher that is just starting gets the time of some writes to make its claim.
   if (options_.probes == WriterOptions::kUnclaimed && (!probes_.has_host_entries() || ++probe_sightings_ <= 2)) return;
   owns_probes_ = directory_.claim_probes(options_.library);

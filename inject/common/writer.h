@@ -63,6 +63,7 @@ class Writer {
   void loop();
   void run_hook(void (*hook)(void*));
   bool await_thread(uint64_t hook_ns);
+  bool find_probes();
   void claim_probes();
   void build();
   bool enough_space(int directory, uint64_t size);

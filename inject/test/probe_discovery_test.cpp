@@ -1,5 +1,6 @@
 // Registries that nobody exports: what is believed to be one, and whole processes with the host publisher.
 // usage: probe_discovery_test LIBRARY FOLDER
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <set>
@@ -111,6 +112,22 @@ TEST(memory_that_cannot_be_read) {
   free(r);
   CHECK(!plausible_registry(reinterpret_cast<uintptr_t>(p)));
   munmap(p, size);
+}
+
+TEST(memory_that_was_in_use_before) {
+  void* module = dlopen((folder + "/late_registry.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  CHECK(module);
+  if (!module) return;
+  reinterpret_cast<void (*)()>(dlsym(module, "touch"))();
+  graphsignal::RegistryScan scan;
+  graphsignal_probe_registry* found = nullptr;
+  const auto look = [&] {
+    scan.run([](void* to, graphsignal_probe_registry* r) { *static_cast<graphsignal_probe_registry**>(to) = r; }, &found);
+    return found;
+  };
+  for (int i = 0; i < 5; i++) CHECK(!look());
+  graphsignal_probe_registry* registry = reinterpret_cast<graphsignal_probe_registry* (*)()>(dlsym(module, "fill"))();
+  CHECK_EQ(look(), registry);
 }
 
 TEST(program_without_export) {

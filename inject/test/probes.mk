@@ -43,6 +43,8 @@ $(T)/foreign_probes.so: test/programs/foreign_probes.cpp | $(T)
 	$(CXX) -std=c++17 -O1 -g $(WARN) -shared -fPIC $< -o $@
 $(T)/probe_discovery_program: test/programs/probe_discovery_program.cpp $(HEADERS) | $(T)
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< -s -o $@ $(TESTLIBS)
+$(T)/late_registry.so: test/programs/late_registry.cpp $(HEADERS) | $(T)
+	$(CXX) -std=c++17 -O1 -shared -fPIC $(TESTFLAGS) $< -o $@ $(TESTLIBS)
 $(T)/module_clang.so: test/programs/probe_module.cpp $(HEADERS) | $(T)
 	$(if $(CLANG),$(CLANG),$(CXX)) -std=c++20 -O1 -shared -fPIC $(TESTFLAGS) $< -o $@ $(TESTLIBS)
 $(T)/probe_discovery_test: test/probe_discovery_test.cpp $(COMMON) $(TEST_HEADERS) | $(T)
@@ -52,7 +54,7 @@ $(T)/probe_copies_test: test/probe_copies_test.cpp $(CUPTI) $(TEST_HEADERS) | $(
 	$(CXX) -std=c++17 -O1 $(TESTFLAGS) $< $(filter-out cupti/injection.cpp,$(CUPTI)) -o $@ $(TESTLIBS)
 
 PROBE_TESTS := $(HEADER_TESTS) $(T)/probe_copies_test $(T)/probe_gpu_test $(T)/probe_gpu_program $(GPU_MODULES) $(T)/probe_discovery_test \
-	$(T)/probe_discovery_program $(T)/foreign_probes.so $(foreach m,a b c clang,$(T)/module_$(m).so)
+	$(T)/probe_discovery_program $(T)/late_registry.so $(T)/foreign_probes.so $(foreach m,a b c clang,$(T)/module_$(m).so)
 
 .PHONY: test-probes
 test-probes: all $(PROBE_TESTS)
