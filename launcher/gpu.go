@@ -77,6 +77,10 @@ func (g *gpuEnvironment) cuda() {
 		g.msg.debug("CUDA_INJECTION64_PATH is set already: %s", preset)
 		return
 	}
+	if isNsightCompute(g.program) {
+		g.msg.warn("no CUDA profiling: Nsight Compute starts no program into which another library is injected")
+		return
+	}
 	library := filepath.Join(g.libraries, cuptiLibrary)
 	if !exists(library) {
 		g.msg.debug("no CUDA profiling: %s is not there", library)

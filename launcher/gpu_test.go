@@ -49,6 +49,9 @@ func gpuFixture(t *testing.T, files []string, environ ...string) (root string, a
 	if uv := filepath.Join(root, "uv/bin/uv"); exists(uv) {
 		g.program = program{path: uv, argv: []string{"uv", "run", "vllm"}}
 	}
+	if ncu := filepath.Join(root, "usr/local/cuda/bin/ncu"); exists(ncu) {
+		g.program = program{path: ncu, argv: []string{"ncu", "vllm"}}
+	}
 	g.apply()
 	return root, after
 }
@@ -89,6 +92,8 @@ func TestGPUEnvironment(t *testing.T) {
 			files:   with("usr/local/cuda-12.8/extras/CUPTI/lib64/libcupti.so.12", "tk/extras/CUPTI/lib64/libcupti.so.11.8"),
 			environ: []string{"CUDA_HOME=ROOT/tk", "GRAPHSIGNAL_CUPTI_PATH=/mine"},
 			want:    map[string]string{"GRAPHSIGNAL_CUPTI_PATH": "/mine:ROOT/tk/extras/CUPTI/lib64/libcupti.so.11.8"}},
+		{name: "the workload is Nsight Compute", files: with("dev/nvidiactl", "usr/local/cuda/bin/ncu"),
+			want: map[string]string{"CUDA_INJECTION64_PATH": "", "GRAPHSIGNAL_PROBE_LIB": "ROOT/lib/graphsignal/" + probeLibrary}},
 		{name: "preset injection is kept", files: with("dev/nvidiactl"), environ: []string{"CUDA_INJECTION64_PATH=/other.so"},
 			want: map[string]string{"CUDA_INJECTION64_PATH": "/other.so", "GRAPHSIGNAL_CUPTI_PATH": ""}},
 	} {

@@ -112,7 +112,11 @@ func (r *run) run() int {
 
 	ignored := inheritedIgnored()
 	r.self = ownPath()
-	if err := room(); err != nil {
+	err = room()
+	if err == nil {
+		err = followed(r.environ)
+	}
+	if err != nil {
 		r.msg.warn("no profiling in this run: %v", err)
 		return r.startFailure(become(prog, r.environ.entries, ignored))
 	}

@@ -393,6 +393,19 @@ func TestNestedLauncherBecomesTheProgram(t *testing.T) {
 	}
 }
 
+// What NVIDIA's tools cannot follow through a launcher takes its place.
+func TestBelowAToolThatFollowsIt(t *testing.T) {
+	for _, variable := range []string{"NV_COMPUTE_PROFILER_PERFWORKS_DIR", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"} {
+		l, status := runToEnd(t, settings{env: []string{variable + "=/opt"}}, "sh", "-c", "echo $$; exit 4")
+		if status.ExitStatus() != 4 || l.stdout.String() != fmt.Sprintln(l.cmd.Process.Pid) || !strings.Contains(l.stderr.String(), "no profiling in this run: ") {
+			t.Errorf("%d %q %q", status.ExitStatus(), l.stdout.String(), l.stderr.String())
+		}
+		if lives, _ := filepath.Glob(filepath.Join(l.record, "life-*")); len(lives) != 0 {
+			t.Errorf("%d sidecars", len(lives))
+		}
+	}
+}
+
 // A descendant that outlives the workload neither delays the end nor dies for want of a reader.
 func TestDescendantHoldsTheOutput(t *testing.T) {
 	dir := t.TempDir()
