@@ -121,6 +121,7 @@ sanitize:
 test-gpu: build
 	$(MAKE) -C gputest test
 	$(MAKE) -C gputest/probes test
+	$(MAKE) -C gputest frameworks
 
 # bench-gpu measures what tracing costs against the floor of CUPTI itself.
 bench-gpu: build
