@@ -311,7 +311,9 @@ time.sleep(600)`), 0o600); err != nil {
 	}
 	t.Cleanup(func() {
 		_ = syscall.Kill(worker, syscall.SIGKILL)
-		_ = os.RemoveAll(fmt.Sprintf("/dev/shm/graphsignal_%d", worker))
+		eventually(t, "the worker's directory is removed", func() bool {
+			return os.RemoveAll(fmt.Sprintf("/dev/shm/graphsignal_%d", worker)) == nil
+		})
 	})
 	if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

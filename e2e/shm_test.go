@@ -22,6 +22,8 @@ func put(t *testing.T, pid int, name, content string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	// A process that outlives the launcher leaves it behind, for the next one of its pid to stumble over.
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path+".tmp", []byte(content), 0o600); err != nil {
 		t.Fatal(err)
