@@ -16,7 +16,7 @@ one() {
 	package=$1 target=$2
 	binary=$(binary_of "$package")
 	log=$binary.$target.log
-	if (cd "$package" && GOMEMLIMIT=512MiB exec "$binary" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZ_TIME" \
+	if (cd "$package" && GOMEMLIMIT=512MiB exec "$binary" -test.run '^$' "-test.fuzz=^$target\$" -test.fuzztime "$FUZZ_TIME" \
 		-test.fuzzminimizetime 50x -test.parallel 1 -test.fuzzcachedir "$FUZZ_CACHE/$package") </dev/null >"$log" 2>&1 ||
 		{ grep -q '^    context deadline exceeded$' "$log" && ! grep -Eq 'Failing input|panic|fuzzing process' "$log"; }; then
 		echo "$package $target: $(sed -n 's/.* execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1) inputs"
