@@ -90,13 +90,13 @@ generate: deps
 	$(GO) tool builder --skip-get-modules --skip-compilation --config builder-config.yaml
 	gofmt -w cmd/graphsignal-collector
 	$(GO) run ./internal/tools/metagen $(COMPONENTS)
-	$(GO) run ./internal/tools/metricsdoc docs/metrics.md $(sort $(filter receiver/%,$(COMPONENTS)))
+	$(GO) run ./internal/tools/metricsdoc docs/metrics.md internal/shmreceiver/generated_descriptions.go $(sort $(filter receiver/%,$(COMPONENTS)))
 	protoc --plugin=protoc-gen-go=$$($(GO) tool -n protoc-gen-go) --go_out=. \
 		--go_opt=module=github.com/graphsignal/graphsignal-collector proto/signals.proto
 
 # check-generated fails when what is committed is not what `make generate` makes.
 check-generated: generate
-	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension proto docs/metrics.md || \
+	@git diff --exit-code --stat -- cmd/graphsignal-collector receiver exporter extension internal/shmreceiver proto docs/metrics.md || \
 		{ echo "generated files differ: run 'make generate' and commit"; exit 1; }
 
 bench: build

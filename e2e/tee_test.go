@@ -467,8 +467,16 @@ func TestPrometheus(t *testing.T) {
 		})
 	}
 
+	text := pageText(t, page)
+	for _, help := range []string{"cuda_kernels_nanoseconds_total GPU time by kernel;", "cuda_kernels_samples_total How often each frame of cuda_kernels_nanoseconds was measured.",
+		"process_memory_usage_bytes Resident memory."} {
+		if !strings.Contains(text, "# HELP "+help) {
+			t.Errorf("the page does not say: %s", help)
+		}
+	}
+
 	// The names: what the engine itself gives to a scraper, once each.
-	names := pageNames(t, page)
+	names := pageNames(text)
 	for _, name := range []string{"sglang:gen_throughput", "vllm:prompt_tokens_total", "llamacpp:n_tokens_max_total", "trt___free_blocks",
 		"vllm:iteration_tokens_total_bucket", "vllm:iteration_tokens_total_sum", "vllm:iteration_tokens_total_count",
 		"vllm:e2e_request_latency_seconds_bucket", "cuda_kernels_nanoseconds_total", "cuda_kernels_samples_total",
@@ -517,8 +525,8 @@ func (s sample) value() float64 {
 	return v
 }
 
-// pageNames lists the names of the samples on a Prometheus page.
-func pageNames(t *testing.T, address string) map[string]bool {
+// pageText is a Prometheus page.
+func pageText(t *testing.T, address string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
@@ -529,8 +537,13 @@ func pageNames(t *testing.T, address string) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(raw)
+}
+
+// pageNames lists the names of the samples on a Prometheus page.
+func pageNames(text string) map[string]bool {
 	names := make(map[string]bool)
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") {
 			names[line[:strings.IndexAny(line, "{ ")]] = true
 		}

@@ -109,7 +109,7 @@ type collection struct {
 }
 
 func (r *Receiver) collect(ctx context.Context) {
-	c := &collection{now: r.now().UnixNano(), metrics: signal.NewBuilder(r.scope), logs: plog.NewLogs()}
+	c := &collection{now: r.now().UnixNano(), metrics: signal.NewBuilder(r.scope).Describe(libraryDescriptions), logs: plog.NewLogs()}
 	scope := c.logs.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty()
 	signal.SetScope(scope.Scope(), r.scope)
 	c.records = scope.LogRecords()

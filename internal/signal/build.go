@@ -34,13 +34,20 @@ func SetScope(scope pcommon.InstrumentationScope, name string) {
 
 // Builder collects the series of one collection into pmetric.Metrics.
 type Builder struct {
-	metrics pmetric.Metrics
-	scope   string
+	metrics      pmetric.Metrics
+	scope        string
+	descriptions map[string]string
 }
 
 // NewBuilder returns an empty Builder; scope names the instrumentation scope (the component's import path).
 func NewBuilder(scope string) *Builder {
 	return &Builder{metrics: pmetric.NewMetrics(), scope: scope}
+}
+
+// Describe gives the metrics of the Resources started from now on their descriptions, by name. It returns the Builder.
+func (b *Builder) Describe(descriptions map[string]string) *Builder {
+	b.descriptions = descriptions
+	return b
 }
 
 // Metrics returns what was built. The Builder must not be used afterwards.
@@ -74,13 +81,14 @@ func (b *Builder) Resource(entities []Entity, tags []series.Tag) *Resource {
 	putTags(attrs, tags)
 	sm := rm.ScopeMetrics().AppendEmpty()
 	SetScope(sm.Scope(), b.scope)
-	return &Resource{metrics: sm.Metrics(), index: make(map[metricKey]int)}
+	return &Resource{metrics: sm.Metrics(), index: make(map[metricKey]int), descriptions: b.descriptions}
 }
 
 // Resource adds series to one pdata Resource. Times are epoch nanoseconds; a start of 0 is unknown.
 type Resource struct {
-	metrics pmetric.MetricSlice
-	index   map[metricKey]int
+	metrics      pmetric.MetricSlice
+	index        map[metricKey]int
+	descriptions map[string]string
 }
 
 type metricKey struct {
@@ -101,6 +109,7 @@ func (r *Resource) metric(key metricKey, init func(pmetric.Metric)) pmetric.Metr
 	m := r.metrics.AppendEmpty()
 	m.SetName(key.name)
 	m.SetUnit(unitOf(key.name))
+	m.SetDescription(r.descriptions[key.name])
 	init(m)
 	return m
 }
@@ -149,6 +158,7 @@ func (r *Resource) Profile(name string, tags []series.Tag, frames []series.Frame
 	samples := r.metric(metricKey{name: SamplesName(name), typ: series.Profile, profile: name}, func(m pmetric.Metric) {
 		init(m)
 		m.SetUnit("")
+		m.SetDescription("How often each frame of " + name + " was measured.")
 	}).Sum().DataPoints()
 	if len(frames) == 0 {
 		none := pmetric.DefaultDataPointFlags.WithNoRecordedValue(true)

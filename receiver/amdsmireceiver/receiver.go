@@ -114,7 +114,7 @@ func (r *amdsmiReceiver) publish(ctx context.Context, found round, now time.Time
 	}
 	r.report(found, now)
 	r.reportSilent(found)
-	b := signal.NewBuilder(metadata.ScopeName)
+	b := signal.NewBuilder(metadata.ScopeName).Describe(metadata.Descriptions)
 	ts := found.time.UnixNano()
 	for _, rd := range found.readings {
 		if len(rd.values) == 0 {

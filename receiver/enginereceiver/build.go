@@ -27,13 +27,15 @@ func newBuilder(tags map[string]string) builder {
 // build returns the page's series; owner is when the process behind the page began, 0 when it is not known. Times are
 // epoch nanoseconds.
 func (b *builder) build(page []*prom.Series, owner, now int64) pmetric.Metrics {
-	out := signal.NewBuilder(metadata.ScopeName)
-	resource := out.Resource(nil, b.tags)
 	clear(b.help)
 	for _, s := range page {
 		if help := s.Help(); help != "" {
 			b.help[s.Name] = help
 		}
+	}
+	out := signal.NewBuilder(metadata.ScopeName).Describe(b.help)
+	resource := out.Resource(nil, b.tags)
+	for _, s := range page {
 		switch s.Type {
 		case series.Gauge:
 			resource.Gauge(s.Name, s.Tags, series.Float(s.Value), 0, now)
@@ -44,11 +46,7 @@ func (b *builder) build(page []*prom.Series, owner, now int64) pmetric.Metrics {
 			resource.BoundedHistogram(s.Name, s.Tags, totals, s.Bounds, s.Counts, startOf(s, owner), now)
 		}
 	}
-	metrics := out.Metrics()
-	for _, m := range metrics.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
-		m.SetDescription(b.help[m.Name()])
-	}
-	return metrics
+	return out.Metrics()
 }
 
 // startOf is when the series began to count: what the page says, else the beginning of the process behind it, but not

@@ -227,7 +227,7 @@ func (r *nvmlReceiver) read(ctx context.Context, now time.Time, expired <-chan s
 			d.slowSeen = true
 		}
 	}
-	b := signal.NewBuilder(metadata.ScopeName)
+	b := signal.NewBuilder(metadata.ScopeName).Describe(metadata.Descriptions)
 	lostAll, reopen := len(devices) > 0, len(devices) == 0
 	for i, d := range devices {
 		gone := r.publish(b, d, found[i], now)

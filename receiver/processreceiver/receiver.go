@@ -120,7 +120,7 @@ func (r *processReceiver) hostEntity() signal.Entity {
 func (r *processReceiver) collect(ctx context.Context) {
 	r.ticks++
 	now := r.now()
-	b := signal.NewBuilder(metadata.ScopeName)
+	b := signal.NewBuilder(metadata.ScopeName).Describe(metadata.Descriptions)
 	r.collectHost(b, now)
 	var ended []workload.Process
 	if r.source != nil {

@@ -1,6 +1,6 @@
 // Command metagen writes a component's generated files from its metadata.yaml (a file in mdatagen's shape):
-// internal/metadata/generated_status.go with the type, scope name and stability levels, and documentation.md with
-// every metric. Arguments are component directories, relative to the module root.
+// internal/metadata/generated_status.go with the type, scope name, stability levels and descriptions of metrics, and
+// documentation.md with every metric. Arguments are component directories, relative to the module root.
 package main
 
 import (
@@ -164,6 +164,17 @@ func (md *metadata) statusFile(importPath string) ([]byte, error) {
 		fmt.Fprintf(&b, "\t%sStability = component.%s\n", strings.ToUpper(name[:1])+name[1:], signals[name])
 	}
 	b.WriteString(")\n")
+	if len(md.Metrics.Content) > 0 {
+		b.WriteString("\n// Descriptions of the metrics, by name.\nvar Descriptions = map[string]string{\n")
+		err := each(&md.Metrics, func(name string, m metric) error {
+			fmt.Fprintf(&b, "\t%q: %q,\n", name, oneLine(m.Description))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString("}\n")
+	}
 	return format.Source(b.Bytes())
 }
 

@@ -15,3 +15,39 @@ var (
 const (
 	MetricsStability = component.StabilityLevelBeta
 )
+
+// Descriptions of the metrics, by name.
+var Descriptions = map[string]string{
+	"gpu_memory_total_bytes":                 "Size of the memory.",
+	"gpu_memory_used_bytes":                  "Memory in use.",
+	"gpu_memory_free_bytes":                  "Size less use, at least 0.",
+	"gpu_utilization_percent":                "Average use of the compute units, as the firmware tells it.",
+	"gpu_memory_utilization_percent":         "Share of time in which the memory controller was busy.",
+	"gpu_temperature_celsius":                "Hottest spot of the die; where it is not measured, its edge.",
+	"gpu_memory_temperature_celsius":         "Temperature of the memory.",
+	"gpu_power_usage_watts":                  "Power of the socket.",
+	"gpu_power_management_limit_watts":       "Power limit.",
+	"gpu_fan_speed_percent":                  "Speed of the fan.",
+	"gpu_clock_sm_megahertz":                 "Clock of the compute units.",
+	"gpu_clock_mem_megahertz":                "Clock of the memory.",
+	"gpu_max_clock_sm_megahertz":             "Highest clock of the compute units.",
+	"gpu_clocks_throttle_reasons":            "What holds the clocks down, in NVML's bits: 0x4 power or current limit, 0x8 external or other hardware, 0x40 temperature.",
+	"gpu_throttle_status_raw":                "The same in AMD's bits that are independent of the ASIC.",
+	"gpu_throttle_accumulation_cycles":       "Cycles over which the residencies count; a reason's share is its growth over this one's.",
+	"gpu_throttle_prochot_residency":         "Cycles throttled by PROCHOT.",
+	"gpu_throttle_ppt_residency":             "Cycles throttled by the package's power limit.",
+	"gpu_throttle_socket_thermal_residency":  "Cycles throttled by the socket's temperature.",
+	"gpu_throttle_vr_thermal_residency":      "Cycles throttled by the voltage regulators' temperature.",
+	"gpu_throttle_hbm_thermal_residency":     "Cycles throttled by the memory's temperature.",
+	"gpu_pcie_bandwidth_megabits_per_second": "PCIe traffic of both directions now. AMD's documents disagree about the unit; Mb/s is what amdsmi_get_pcie_info says.",
+	"gpu_pcie_link_generation":               "PCIe generation in use.",
+	"gpu_pcie_link_width":                    "PCIe lanes in use.",
+	"gpu_pcie_replay_counter":                "Link errors repaired by sending again.",
+	"gpu_xgmi_read_kilobytes":                "Read over all XGMI links that are there.",
+	"gpu_xgmi_write_kilobytes":               "Written over all XGMI links that are there.",
+	"gpu_xgmi_link_width":                    "Lanes of an XGMI link.",
+	"gpu_xgmi_link_speed":                    "Speed of an XGMI link, in the unit of the driver.",
+	"gpu_ecc_errors_corrected_volatile":      "Memory errors that were corrected since the driver was loaded.",
+	"gpu_ecc_errors_uncorrected_volatile":    "Memory errors that were not corrected since the driver was loaded.",
+	"gpu_ecc_errors_deferred_volatile":       "Memory errors that were put off since the driver was loaded.",
+}

@@ -15,3 +15,16 @@ var (
 const (
 	MetricsStability = component.StabilityLevelBeta
 )
+
+// Descriptions of the metrics, by name.
+var Descriptions = map[string]string{
+	"process_cpu_usage_percent":                  "CPU time since the previous collection as a share of all online logical CPUs.",
+	"process_memory_usage_bytes":                 "Resident memory.",
+	"process_memory_virtual_bytes":               "Size of the address space.",
+	"process_user_cpu_seconds":                   "CPU time in user mode since the start, without children.",
+	"process_system_cpu_seconds":                 "CPU time in the kernel since the start, without children.",
+	"process_threads":                            "Threads of the process.",
+	"process_context_switches_voluntary_total":   "Times a thread of the process gave up its CPU, over all threads, those that have ended included.",
+	"process_context_switches_involuntary_total": "Times a thread of the process was made to give up its CPU, over all threads, those that have ended included.",
+	"host_memory_usage_bytes":                    "Memory that could not be given to a new program.",
+}
