@@ -11,10 +11,11 @@ namespace graphsignal {
 namespace {
 
 const size_t kRegistry = sizeof(graphsignal_probe_registry);
-// Searches without a pause: a huge page brings a registry into use together with what lies beside it, before it is filled.
+// Searches of small memory without a pause: a huge page brings a registry into use, together with what lies beside it,
+// before it is filled.
 const uint32_t kWithoutPause = 8;
 const uint32_t kLongestPause = 64;
-// Up to so much is watched for pages that come into use.
+// Up to so much is small: it is watched for pages that come into use.
 const size_t kSmall = 64u << 20;
 // More than this of an object is not searched.
 const size_t kMostBytes = 1u << 30;
@@ -194,14 +195,15 @@ uint64_t RegistryScan::pages_in_use(const Object& o) {
 
 // Searches the pages that are in memory: a registry in use has been written to.
 graphsignal_probe_registry* RegistryScan::search(Object& o) {
-  const uint64_t in_use = o.end - o.begin <= kSmall ? pages_in_use(o) : 0;
+  const bool small = o.end - o.begin <= kSmall;
+  const uint64_t in_use = small ? pages_in_use(o) : 0;
   if (in_use != o.pages) o.vain = o.pause = o.wait = 0;
   o.pages = in_use;
   if (o.wait > 0) {
     o.wait--;
     return nullptr;
   }
-  if (++o.vain > kWithoutPause) o.pause = o.pause == 0 ? 1 : o.pause * 2 < kLongestPause ? o.pause * 2 : kLongestPause;
+  if (!small || ++o.vain > kWithoutPause) o.pause = o.pause == 0 ? 1 : o.pause * 2 < kLongestPause ? o.pause * 2 : kLongestPause;
   o.wait = o.pause;
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uint64_t mark = GRAPHSIGNAL_PROBE_ABI_MAGIC | static_cast<uint64_t>(GRAPHSIGNAL_PROBE_ABI_VERSION) << 32;

@@ -18,9 +18,9 @@ class RegistryScan {
   // Called with each registry found, also with those found before. The object that holds it stays loaded from then on.
   typedef void (*Found)(void* context, graphsignal_probe_registry* registry);
 
-  // Looks through the objects that are loaded now. Memory that was searched in vain is searched again in the next calls, then
-  // ever more rarely, up to every 64th call; but at once when more of it has come into use, which large memory is not watched
-  // for. Any thread, one at a time.
+  // Looks through the objects that are loaded now. Memory that was searched in vain is searched ever more rarely, up to every
+  // 64th call. Small memory is searched in each of the first calls, and of those after more of it has come into use. Any
+  // thread, one at a time.
   void run(Found found, void* context);
 
   static const uint32_t kMaxObjects = 32;
