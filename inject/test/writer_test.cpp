@@ -489,6 +489,24 @@ TEST(periodic_and_last_writes) {
   CHECK_EQ(flushes, after);
 }
 
+// What is found in a round is there for that round's hook, which reads GPU probes.
+TEST(probes_are_found_before_the_hook) {
+  static Writer* writer;
+  static int calls, found;  // found in the first call, or not
+  Fixture f;
+  writer = &f.writer;
+  f.options.probes = WriterOptions::kUnclaimed;
+  f.options.first_ns = 1000000;
+  f.options.interval_ns = 1000000;
+  f.options.before_write = [](void*) {
+    if (__atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST) == 0) found = writer->probes().get(0) != nullptr;
+  };
+  graphsignal_add(graphsignal_probe_register("found_total", GRAPHSIGNAL_COUNTER, nullptr, nullptr, 0), 1);
+  CHECK(f.start());
+  CHECK(test::eventually(10, [&] { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST) > 1; }));
+  CHECK(found);
+}
+
 TEST(a_hanging_end_is_not_waited_for) {
   static graphsignal::Event never;
   static bool given_up;
