@@ -1,5 +1,6 @@
 #include "buffers.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../common/system.h"
@@ -18,12 +19,46 @@ bool Slots::reserve(size_t slot_bytes, uint32_t count) {
     base_ = static_cast<uint8_t*>(map_pages(slot_bytes * count));
     if (base_) break;
   }
-  if (!base_) return false;
+  return base_ && reserve_stack(slot_bytes, count);
+}
+
+bool Slots::reserve_blocks(size_t slot_bytes, uint32_t count) {
+  blocks_ = static_cast<uint8_t**>(map_pages(count * sizeof(uint8_t*)));
+  return blocks_ && reserve_stack(slot_bytes, count);
+}
+
+bool Slots::reserve_stack(size_t slot_bytes, uint32_t count) {
   next_ = static_cast<uint32_t*>(map_pages(count * sizeof(uint32_t)));
   if (!next_) return false;
   bytes_ = slot_bytes;
   count_ = count;
   return true;
+}
+
+// A fresh slot, zeroed; NULL when there is no memory.
+uint8_t* Slots::make(uint32_t index) {
+  if (!blocks_) return at(index);
+  uint8_t* block = static_cast<uint8_t*>(calloc(1, bytes_));
+  __atomic_store_n(&blocks_[index], block, __ATOMIC_RELEASE);
+  return block;
+}
+
+uint8_t* Slots::at(uint32_t index) const {
+  return blocks_ ? __atomic_load_n(&blocks_[index], __ATOMIC_ACQUIRE) : base_ + index * bytes_;
+}
+
+bool Slots::find(const uint8_t* slot, uint32_t* index) const {
+  if (!blocks_) {
+    if (slot < base_ || slot >= base_ + bytes_ * count_) return false;
+    *index = static_cast<uint32_t>(static_cast<size_t>(slot - base_) / bytes_);
+    return true;
+  }
+  for (uint32_t i = 0; i < count_; i++) {
+    if (slot != at(i)) continue;
+    *index = i;
+    return true;
+  }
+  return false;
 }
 
 uint8_t* Slots::take(bool* cold) {
@@ -35,14 +70,14 @@ uint8_t* Slots::take(bool* cold) {
     const uint64_t tagged = (((top >> 32) + 1) << 32) | below;
     if (__atomic_compare_exchange_n(&top_, &top, tagged, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
       __atomic_fetch_sub(&ready_, 1u, __ATOMIC_RELAXED);
-      return base_ + index * bytes_;
+      return at(index);
     }
   }
   uint32_t fresh = __atomic_load_n(&fresh_, __ATOMIC_RELAXED);
   while (fresh < count_) {
     if (__atomic_compare_exchange_n(&fresh_, &fresh, fresh + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
       *cold = true;
-      return base_ + fresh * bytes_;
+      return make(fresh);
     }
   }
   return nullptr;
@@ -59,9 +94,10 @@ void Slots::push(uint32_t index) {
 }
 
 bool Slots::give_back(uint8_t* slot, size_t used) {
-  if (!owns(slot)) return false;
+  uint32_t index;
+  if (!slot || !find(slot, &index)) return false;
   memset(slot, 0, used < bytes_ ? used : bytes_);
-  push(static_cast<uint32_t>(static_cast<size_t>(slot - base_) / bytes_));
+  push(index);
   return true;
 }
 
@@ -70,14 +106,20 @@ void Slots::warm(uint32_t wanted) {
     uint32_t fresh = __atomic_load_n(&fresh_, __ATOMIC_RELAXED);
     if (fresh >= count_) return;
     if (!__atomic_compare_exchange_n(&fresh_, &fresh, fresh + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
-    volatile uint8_t* slot = base_ + fresh * bytes_;
+    volatile uint8_t* slot = make(fresh);
+    if (!slot) return;
     for (size_t at = 0; at < bytes_; at += kPage) slot[at] = 0;
     push(fresh);
   }
 }
 
-bool BufferPool::start() {
-  if (!full_.reserve(kBufferBytes, kMaxBuffers) || !small_.reserve(kSmallBytes, kMaxSmall)) return false;
+bool BufferPool::start(bool lent) {
+  lent_ = lent;
+  // Small ones are for bursts of threads beyond all bounds; where buffers are lent there are none.
+  if (lent ? !full_.reserve_blocks(kBufferBytes, kMaxBuffers)
+           : !full_.reserve(kBufferBytes, kMaxBuffers) || !small_.reserve(kSmallBytes, kMaxSmall)) {
+    return false;
+  }
   full_.warm(warm_target_ / 2);
   return true;
 }
@@ -93,7 +135,7 @@ uint8_t* BufferPool::take(uint32_t records, bool may_refuse, size_t* size) {
     return buffer;
   }
   buffer = small_.take(&cold);
-  if (!buffer && !may_refuse) buffer = static_cast<uint8_t*>(map_pages(kSmallBytes));
+  if (!buffer && !may_refuse) buffer = static_cast<uint8_t*>(lent_ ? calloc(1, kSmallBytes) : map_pages(kSmallBytes));
   if (!buffer) {
     __atomic_fetch_add(&refused_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
     *size = 0;

@@ -9,11 +9,14 @@
 namespace graphsignal {
 namespace cupti {
 
-// Equal buffers in one reserved range of addresses.
+// Equal buffers.
 class Slots {
  public:
-  // Reserves address space for count slots; less when the system refuses. count at most 65535.
+  // Reserves one range of addresses for count slots; less when the system refuses. count at most 65535.
   bool reserve(size_t slot_bytes, uint32_t count);
+  // The same without a range: each slot is a block of malloc's, made when it is first needed, so that whoever gets it
+  // instead of us may free it.
+  bool reserve_blocks(size_t slot_bytes, uint32_t count);
 
   // A zeroed slot, or NULL when all are out. *cold tells that it was never touched before.
   uint8_t* take(bool* cold);
@@ -22,14 +25,18 @@ class Slots {
   // Touches fresh slots until so many are ready to be taken.
   void warm(uint32_t wanted);
 
-  bool owns(const uint8_t* p) const { return p >= base_ && p < base_ + bytes_ * count_; }
   size_t slot_bytes() const { return bytes_; }
   uint32_t ready() const { return __atomic_load_n(&ready_, __ATOMIC_RELAXED); }
 
  private:
+  bool reserve_stack(size_t slot_bytes, uint32_t count);
+  uint8_t* make(uint32_t index);
+  uint8_t* at(uint32_t index) const;
+  bool find(const uint8_t* slot, uint32_t* index) const;
   void push(uint32_t index);
 
   uint8_t* base_ = nullptr;
+  uint8_t** blocks_ = nullptr;  // in place of base_
   uint32_t* next_ = nullptr;  // index + 1 of the slot below in the stack of free ones
   size_t bytes_ = 0;
   uint32_t count_ = 0;
@@ -46,7 +53,8 @@ class BufferPool {
   static const uint32_t kMaxSmall = 8192;  // 64 MiB more, in the worst case
   static const size_t kRecordBytes = 256;  // no record is larger
 
-  bool start();
+  // lent: another tool of the process may be handed buffers of ours, and free them.
+  bool start(bool lent);
 
   // A zeroed buffer for about so many records (0: as many as fit). Past all bounds: fresh pages that are never reused
   // when may_refuse is false, else NULL. Any thread, lock-free.
@@ -65,6 +73,7 @@ class BufferPool {
  private:
   Slots full_;
   Slots small_;
+  bool lent_ = false;
   uint32_t warm_target_ = 8;
   uint64_t cold_seen_ = 0;
   uint64_t requested_ = 0;

@@ -256,12 +256,16 @@ void start_cupti() {
   if (session.functions.version) session.functions.version(&version);
   session.may_refuse = version >= kRefusalVersion;
   log.add(Level::kDebug, "CUPTI %u from %s, %s mode", version, session.cupti_path, session.node_mode ? "node" : "graph");
-  if (!session.pool.start() || !session.graphs.allocate() ||
-      !session.activity.start(session.writer.instruments(), log, session.functions, session.graphs, session.node_mode)) {
+  bool memory = session.graphs.allocate() &&
+                session.activity.start(session.writer.instruments(), log, session.functions, session.graphs, session.node_mode);
+  if (memory) {
+    subscribe();
+    memory = session.pool.start(!session.subscribed);
+  }
+  if (!memory) {
     log.add(Level::kError, "no memory for GPU activity");
     return;
   }
-  subscribe();
   set_attribute(kAttributeZeroedBuffers, "zeroed buffers");
   set_attribute(kAttributePerThreadBuffers, "buffers per thread");
   session.takeover.start(session.writer.instruments(), log, session.functions, session.subscribed, enable_activity);

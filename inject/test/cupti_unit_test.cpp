@@ -131,7 +131,7 @@ TEST(graph_names) {
 
 TEST(buffers) {
   BufferPool& pool = *test::keep(new BufferPool);
-  CHECK(pool.start());
+  CHECK(pool.start(false));
   std::set<uint8_t*> out;
   size_t size = 0;
   for (uint32_t i = 0; i < BufferPool::kMaxBuffers; i++) {
@@ -160,9 +160,41 @@ TEST(buffers) {
   pool.maintain();
 }
 
-TEST(buffers_under_contention) {
+// Buffers that another tool may get: it frees some, and what malloc makes of their memory comes here.
+TEST(buffers_that_are_lent) {
   BufferPool& pool = *test::keep(new BufferPool);
-  CHECK(pool.start());
+  CHECK(pool.start(true));
+  std::set<uint8_t*> out;
+  size_t size = 0;
+  for (uint32_t i = 0; i < BufferPool::kMaxBuffers; i++) {
+    uint8_t* b = pool.take(0, true, &size);
+    CHECK(b && size == BufferPool::kBufferBytes && out.insert(b).second && b[0] == 0 && b[size - 1] == 0);
+    b[0] = b[size - 1] = 1;
+  }
+  CHECK(pool.take(0, true, &size) == nullptr && size == 0);
+  uint8_t* last = pool.take(0, false, &size);
+  CHECK(last && size == BufferPool::kSmallBytes && !pool.give_back(last, size));
+  free(last);
+  uint32_t n = 0;
+  for (uint8_t* b : out) {
+    if (n++ % 2) {
+      free(b);
+    } else {
+      CHECK(pool.give_back(b, BufferPool::kBufferBytes));
+    }
+  }
+  pool.maintain();
+  for (uint32_t i = 0; i < BufferPool::kMaxBuffers / 2; i++) {
+    uint8_t* b = pool.take(16, true, &size);
+    CHECK(b && size == 4096 && out.count(b) && b[0] == 0 && b[BufferPool::kBufferBytes - 1] == 0);
+  }
+  CHECK(pool.take(0, true, &size) == nullptr);
+}
+
+namespace {
+void contend(bool lent) {
+  BufferPool& pool = *test::keep(new BufferPool);
+  CHECK(pool.start(lent));
   std::vector<std::thread> all;
   std::vector<int> faults(8, 0);
   for (int t = 0; t < 8; t++) {
@@ -186,6 +218,12 @@ TEST(buffers_under_contention) {
   for (auto& t : all) t.join();
   for (int f : faults) CHECK_EQ(f, 0);
   CHECK_EQ(pool.requested(), pool.returned());
+}
+}  // namespace
+
+TEST(buffers_under_contention) {
+  contend(false);
+  contend(true);
 }
 
 TEST(pace_follows_the_rate) {
