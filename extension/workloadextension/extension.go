@@ -103,6 +103,7 @@ func (e *workloadExtension) Start(_ context.Context, host component.Host) error 
 
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
+	e.heedEarlyStop(ctx)
 	e.loops.Go(func() {
 		e.sweep()
 		e.follow(ctx)
