@@ -23,8 +23,7 @@ bool Slots::reserve(size_t slot_bytes, uint32_t count) {
 }
 
 bool Slots::reserve_blocks(size_t slot_bytes, uint32_t count) {
-  blocks_ = static_cast<uint8_t**>(map_pages(count * sizeof(uint8_t*)));
-  return blocks_ && reserve_stack(slot_bytes, count);
+  return reserve_stack(slot_bytes, count);
 }
 
 bool Slots::reserve_stack(size_t slot_bytes, uint32_t count) {
@@ -37,18 +36,18 @@ bool Slots::reserve_stack(size_t slot_bytes, uint32_t count) {
 
 // A fresh slot, zeroed; NULL when there is no memory.
 uint8_t* Slots::make(uint32_t index) {
-  if (!blocks_) return at(index);
+  if (base_) return at(index);
   uint8_t* block = static_cast<uint8_t*>(calloc(1, bytes_));
   __atomic_store_n(&blocks_[index], block, __ATOMIC_RELEASE);
   return block;
 }
 
 uint8_t* Slots::at(uint32_t index) const {
-  return blocks_ ? __atomic_load_n(&blocks_[index], __ATOMIC_ACQUIRE) : base_ + index * bytes_;
+  return base_ ? base_ + index * bytes_ : __atomic_load_n(&blocks_[index], __ATOMIC_ACQUIRE);
 }
 
 bool Slots::find(const uint8_t* slot, uint32_t* index) const {
-  if (!blocks_) {
+  if (base_) {
     if (slot < base_ || slot >= base_ + bytes_ * count_) return false;
     *index = static_cast<uint32_t>(static_cast<size_t>(slot - base_) / bytes_);
     return true;

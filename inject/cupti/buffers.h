@@ -15,8 +15,9 @@ class Slots {
   // Reserves one range of addresses for count slots; less when the system refuses. count at most 65535.
   bool reserve(size_t slot_bytes, uint32_t count);
   // The same without a range: each slot is a block of malloc's, made when it is first needed, so that whoever gets it
-  // instead of us may free it.
+  // instead of us may free it. count at most kMaxBlocks.
   bool reserve_blocks(size_t slot_bytes, uint32_t count);
+  static const uint32_t kMaxBlocks = 256;
 
   // A zeroed slot, or NULL when all are out. *cold tells that it was never touched before.
   uint8_t* take(bool* cold);
@@ -36,7 +37,8 @@ class Slots {
   void push(uint32_t index);
 
   uint8_t* base_ = nullptr;
-  uint8_t** blocks_ = nullptr;  // in place of base_
+  // In place of base_. Here, so that a leak detector finds the blocks from the object.
+  uint8_t* blocks_[kMaxBlocks] = {};
   uint32_t* next_ = nullptr;  // index + 1 of the slot below in the stack of free ones
   size_t bytes_ = 0;
   uint32_t count_ = 0;
@@ -48,7 +50,7 @@ class Slots {
 class BufferPool {
  public:
   static const size_t kBufferBytes = 256 * 1024;
-  static const uint32_t kMaxBuffers = 256;  // 64 MiB
+  static const uint32_t kMaxBuffers = Slots::kMaxBlocks;  // 64 MiB
   static const size_t kSmallBytes = 8 * 1024;
   static const uint32_t kMaxSmall = 8192;  // 64 MiB more, in the worst case
   static const size_t kRecordBytes = 256;  // no record is larger
