@@ -58,10 +58,10 @@ func TestFaultRights(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t, smallSHM)
 		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
-		d := f.seen("fault_steps", 1000)
-		if d.process(f.workload()) == nil || d.find("process_memory_usage_bytes") == nil {
-			t.Error("the process is not described")
-		}
+		f.seen("fault_steps", 1000)
+		f.signalsWhen("the process is described", func(d *document) bool {
+			return d.process(f.workload()) != nil && d.find("process_memory_usage_bytes") != nil
+		})
 		f.touch("go")
 		f.ended(3, numbered(3))
 		f.silent()
@@ -204,9 +204,8 @@ func TestFaultProcessTable(t *testing.T) {
 		// A table of this place's own, so that the machine's stays as it is.
 		p := newPlace(t, smallSHM+"\nmount -t proc -o hidepid=2 none /proc")
 		f := p.startAs(nobody, nil, nil, workerForAll(t), "add:1000", "await:"+p.dir+"/go", "lines:3", "exit:3")
-		if d := f.seen("fault_steps", 1000); d.process(f.workload()) == nil {
-			t.Error("the process is not described")
-		}
+		f.seen("fault_steps", 1000)
+		f.signalsWhen("the process is described", func(d *document) bool { return d.process(f.workload()) != nil })
 		f.touch("go")
 		f.ended(3, numbered(3))
 		f.silent()
