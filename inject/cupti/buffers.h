@@ -59,7 +59,7 @@ class BufferPool {
   bool start(bool lent);
 
   // A zeroed buffer for about so many records (0: as many as fit). Past all bounds: fresh pages that are never reused
-  // when may_refuse is false, else NULL. Any thread, lock-free.
+  // when may_refuse is false, else NULL. Any thread, lock-free but for malloc where buffers are lent and none is ready.
   uint8_t* take(uint32_t records, bool may_refuse, size_t* size);
   // Returns false for a buffer that this pool did not hand out.
   bool give_back(uint8_t* buffer, size_t size);
