@@ -8,6 +8,9 @@ way and print the same under the launcher, and the last document must have the c
 "N passed, N failed, N left out".
 """
 import argparse
+import concurrent.futures
+import glob
+import gzip
 import json
 import multiprocessing
 import os
@@ -143,6 +146,26 @@ def program_jax_graphs():
     report(some=LAUNCHES)
 
 
+def program_jax_profiler():
+    """jax.profiler traces the replays of XLA's graphs three times, of 1,000 steps each, between 1,000 steps and 1,000 more."""
+    os.environ["XLA_FLAGS"] = "--xla_gpu_graph_min_graph_size=1"
+    import jax
+    jax_loop()
+    seen = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder, create_perfetto_trace=True):
+                jax_loop()
+            events = []
+            for path in glob.glob(os.path.join(folder, "**", "perfetto_trace.json.gz"), recursive=True):
+                with gzip.open(path) as t:
+                    events += json.load(t)["traceEvents"]
+        gpus = {e["pid"] for e in events if e.get("name") == "process_name" and "GPU" in e["args"]["name"]}
+        seen.append(sum(e.get("ph") == "X" and e["pid"] in gpus for e in events) >= LAUNCHES)
+    jax_loop()
+    report(seen=seen)
+
+
 def program_generate():
     """Tokens from a small model of random weights, kernel by kernel as torch.profiler counts them."""
     import torch
@@ -190,18 +213,19 @@ def environment():
     return {k: v for k, v in os.environ.items() if not k.startswith("GRAPHSIGNAL_") and k != "CUDA_INJECTION64_PATH"}
 
 
-def execute(command, limit=150):
+def execute(command, limit=150, extra={}):
     start = time.monotonic()
-    r = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
+    r = subprocess.run(command, env=dict(environment(), **extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
     r.seconds = time.monotonic() - start
     return r
 
 
-def launched(f, command, port, *options):
-    """Runs a command under the launcher; gives its result and the last document."""
+def launched(f, command, port, *options, extra={}):
+    """Runs a command under the launcher, with more environment variables; gives its result and the last document."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "signals.json")
-        r = execute([os.path.join(arguments.root, "bin/graphsignal-run"), "--listen-port", str(port), "--output", out, *options, "--"] + command)
+        r = execute([os.path.join(arguments.root, "bin/graphsignal-run"), "--listen-port", str(port), "--output", out, *options, "--"] + command,
+                    extra=extra)
         f.true("there is no document: %s" % r.stderr[-600:], os.path.exists(out))
         with open(out) as t:
             document = json.load(t)
@@ -269,6 +293,22 @@ def case_generate(f, port):
         len(theirs), sum(theirs.values()), equal, sum(ours.values())))
 
 
+def case_jax_profiler(f, port):
+    command = [sys.executable, ME, "--program", "jax_profiler"]
+    alone = execute(command)
+    if alone.returncode or not all(json.loads(alone.stdout.strip().splitlines()[-1])["seen"]):
+        raise LeftOut((alone.stdout + alone.stderr).strip()[-300:])
+    # Several at once, since what went wrong here once went wrong in some runs only.
+    with concurrent.futures.ThreadPoolExecutor(PROCESSES) as pool:
+        runs = list(pool.map(lambda i: launched(f, command, port + 100 * (i + 1), extra={"GRAPHSIGNAL_CUPTI_SUBSCRIBE": "0"}), range(PROCESSES)))
+    for r, document in runs:
+        f.true("status %r: %s" % (r.returncode, r.stderr[-600:]), r.returncode == 0)
+        f.true("prints %r, alone %r" % (r.stdout, alone.stdout), r.stdout == alone.stdout)
+        suspended = [m["stats"].get("value") for m in document["metrics"] if m["name"] == "cuda_trace_suspended"]
+        f.true("cuda_trace_suspended is %s" % suspended, suspended == [1])
+        f.true("no kernels from before the traces", calls(document, "cuda_kernels_nanoseconds"))
+
+
 def tool(name, command_of, says):
     """A case that runs one of NVIDIA's tools around a program, inside the launcher and outside of it."""
     def case(f, port):
@@ -297,6 +337,7 @@ CASES = {
     "jax": known("jax"),
     "jax_graphs": known("jax_graphs"),
     "jax_graphs_by_node": known("jax_graphs", "--cuda-graph-trace", "node"),
+    "jax_profiler": case_jax_profiler,
     "generate": case_generate,
     "ncu": tool("ncu", lambda p: ["ncu", "--target-processes", "all", "-k", "gs_known", "-c", "1", "--clock-control", "none"] + p, "Duration"),
     "cuda_gdb": tool("cuda-gdb", lambda p: ["cuda-gdb", "-batch", "-ex", "run", "--args"] + p, "exited normally"),

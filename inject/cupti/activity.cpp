@@ -172,7 +172,6 @@ bool Activity::add_record(const uint8_t* r, size_t available) {
     case kKindConcurrentKernel: {
       if (available < sizeof(KernelRecord)) return false;
       const char* name = load<const char*>(r, offsetof(KernelRecord, name));
-      if (available >= kKernelPrefixBytes && load<uint32_t>(r, kKernelGraphIdOffset) != 0) note_graph();
       if (!duration(load<uint64_t>(r, 16), load<uint64_t>(r, 24), &ns)) return true;
       if (!name || !name[0]) {
         invalid_->add(1);
@@ -208,7 +207,6 @@ bool Activity::add_record(const uint8_t* r, size_t available) {
     }
     case kKindGraphTrace: {
       if (available < sizeof(GraphTraceRecord)) return false;
-      note_graph();
       if (!duration(load<uint64_t>(r, 8), load<uint64_t>(r, 16), &ns)) return true;
       graph_times_->add(graph_frame(load<uint32_t>(r, 28)), ns);
       return true;

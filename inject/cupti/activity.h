@@ -27,8 +27,6 @@ class Activity {
   void distrust_name_pointers() { __atomic_store_n(&compare_names_, true, __ATOMIC_RELAXED); }
   // Leaves out the copies of a stream, given CUPTI's numbers of its context and itself. At most kIgnoredStreams streams.
   void ignore_copies(uint32_t context, uint32_t stream);
-  // Whether any record told of a graph.
-  bool graphs_seen() const { return __atomic_load_n(&graphs_seen_, __ATOMIC_RELAXED); }
   uint64_t records() const { return __atomic_load_n(&records_, __ATOMIC_RELAXED); }
 
  private:
@@ -49,9 +47,6 @@ class Activity {
     bool named;
   };
 
-  void note_graph() {
-    if (!graphs_seen()) __atomic_store_n(&graphs_seen_, true, __ATOMIC_RELAXED);
-  }
   uint8_t* next(uint8_t* buffer, size_t valid, uint8_t* record);
   bool add_record(const uint8_t* record, size_t available);
   bool ignored(const uint8_t* copy_record, size_t available) const;
@@ -84,7 +79,6 @@ class Activity {
   uint32_t cached_ = 0;
   CachedGraph* graph_cache_ = nullptr;
   bool compare_names_ = false;
-  bool graphs_seen_ = false;
   bool drop_logged_ = false;
   bool closed_ = false;
   uint64_t records_ = 0;

@@ -124,17 +124,21 @@ bool BufferPool::start(bool lent) {
 }
 
 uint8_t* BufferPool::take(uint32_t records, bool may_refuse, size_t* size) {
-  __atomic_fetch_add(&requested_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
   bool cold = false;
   uint8_t* buffer = full_.take(&cold);
   if (buffer) {
+    __atomic_fetch_add(&requested_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
     if (cold) __atomic_fetch_add(&cold_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
     const size_t wanted = (records * kRecordBytes + kPage - 1) / kPage * kPage;
     *size = records == 0 || wanted > kBufferBytes ? kBufferBytes : wanted;
     return buffer;
   }
   buffer = small_.take(&cold);
-  if (!buffer && !may_refuse) buffer = static_cast<uint8_t*>(lent_ ? calloc(1, kSmallBytes) : map_pages(kSmallBytes));
+  if (buffer) {
+    __atomic_fetch_add(&requested_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
+  } else if (!may_refuse) {
+    buffer = static_cast<uint8_t*>(lent_ ? calloc(1, kSmallBytes) : map_pages(kSmallBytes));
+  }
   if (!buffer) {
     __atomic_fetch_add(&refused_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
     *size = 0;
@@ -149,6 +153,12 @@ bool BufferPool::give_back(uint8_t* buffer, size_t size) {
   if (!full_.give_back(buffer, size) && !small_.give_back(buffer, size)) return false;
   __atomic_fetch_add(&returned_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
   return true;
+}
+
+void BufferPool::retire(const uint8_t* buffer) {
+  uint32_t index;
+  if (!full_.find(buffer, &index) && !small_.find(buffer, &index)) return;
+  __atomic_fetch_add(&returned_, static_cast<uint64_t>(1), __ATOMIC_RELAXED);
 }
 
 void BufferPool::maintain() {

@@ -23,6 +23,8 @@ class Slots {
   uint8_t* take(bool* cold);
   // Zeroes the first `used` bytes and makes the slot available. False for memory that is not a slot.
   bool give_back(uint8_t* slot, size_t used);
+  // The slot's index; false for memory that is not a slot.
+  bool find(const uint8_t* slot, uint32_t* index) const;
   // Touches fresh slots until so many are ready to be taken.
   void warm(uint32_t wanted);
 
@@ -33,7 +35,6 @@ class Slots {
   bool reserve_stack(size_t slot_bytes, uint32_t count);
   uint8_t* make(uint32_t index);
   uint8_t* at(uint32_t index) const;
-  bool find(const uint8_t* slot, uint32_t* index) const;
   void push(uint32_t index);
 
   uint8_t* base_ = nullptr;
@@ -63,9 +64,12 @@ class BufferPool {
   uint8_t* take(uint32_t records, bool may_refuse, size_t* size);
   // Returns false for a buffer that this pool did not hand out.
   bool give_back(uint8_t* buffer, size_t size);
+  // Counts a buffer of this pool as returned, and does not use it again.
+  void retire(const uint8_t* buffer);
   // Keeps enough buffers warm; for our own thread, once a second.
   void maintain();
 
+  // Buffers of this pool that were handed out, and that came back.
   uint64_t requested() const { return __atomic_load_n(&requested_, __ATOMIC_RELAXED); }
   uint64_t returned() const { return __atomic_load_n(&returned_, __ATOMIC_RELAXED); }
   uint64_t cold() const { return __atomic_load_n(&cold_, __ATOMIC_RELAXED); }

@@ -52,9 +52,6 @@ struct KernelRecord {
   uint32_t unused_b[18];
   const char* name;
 };
-// The kernel record's graph id exists from CUDA 11.1 on.
-const size_t kKernelGraphIdOffset = 156;
-const size_t kKernelPrefixBytes = 160;
 
 // Kinds MEMCPY and MEMCPY2 (between devices).
 struct MemcpyRecord {

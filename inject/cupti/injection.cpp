@@ -1,7 +1,7 @@
 // libgraphsignal_cupti.so: the entry point that the CUDA driver calls, and the life of the profiler in the process.
 //
 // Environment: GRAPHSIGNAL_CUDA_GRAPH_TRACE=graph|node, GRAPHSIGNAL_CUPTI_SUBSCRIBE=0 leaves CUPTI's only subscription to
-// the program (graphs are then named by number), GRAPHSIGNAL_CUPTI_PATH, GRAPHSIGNAL_DEBUG, GRAPHSIGNAL_SHM_PATH.
+// the program (implies node), GRAPHSIGNAL_CUPTI_PATH, GRAPHSIGNAL_DEBUG, GRAPHSIGNAL_SHM_PATH.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -21,6 +21,9 @@ const uint64_t kExitWaitNs = 100000000;
 const uint64_t kProbeWaitNs = 50000000;
 // CUPTI's interface version from which a refused buffer is safe (CUDA 12.9).
 const uint32_t kRefusalVersion = 27;
+// Pauses between the last flushes while buffers stay out.
+const uint64_t kMoment = 1000000;
+const uint64_t kLongestMoment = 32000000;
 // Seconds after the first module was loaded in which some activity should have been reported.
 const uint32_t kSilenceTicks = 5;
 
@@ -40,7 +43,6 @@ struct Session {
   bool node_mode = false;
   bool may_refuse = false;
   bool subscribed = false;
-  bool graph_created = false;
   bool exit_hooked_late = false;
   bool ready = false;   // CUPTI runs with our callbacks
   bool ending = false;  // the process exits: buffers are not used again
@@ -97,12 +99,14 @@ void buffer_completed(void* context, uint32_t stream, uint8_t* buffer, size_t si
     }
   }
   // After a forced flush CUPTI may still write to a buffer that it has handed back.
-  if (flag(session.ending)) return session.writer.hook_progress();
+  if (flag(session.ending)) {
+    session.pool.retire(buffer);
+    return session.writer.hook_progress();
+  }
   session.pool.give_back(buffer, size);
 }
 
 void graph_created(const GraphData* data) {
-  raise_flag(session.graph_created);
   uint64_t hash;
   uint32_t id;
   if (!data || !data->graph || !graph_signature(session.driver, data->graph, &hash)) return;
@@ -146,13 +150,24 @@ void before_write(void*) {
   session.pool.maintain();
   session.pace.tick();
   watch_silence();
-  session.takeover.tick(session.pool.requested(), session.pool.returned(),
-                        flag(session.graph_created) || session.activity.graphs_seen());
+  session.takeover.tick(session.pool.requested(), session.pool.returned());
 }
 
 void at_end(void*) {
   raise_flag(session.ending);
-  if (flag(session.ready) && !session.takeover.suspended()) session.functions.flush_all(1);
+  if (flag(session.ready) && !session.takeover.seen()) {
+    const uint64_t requested = session.pool.requested();
+    int result = session.functions.flush_all(1);
+    // A buffer that a thread is just being given is known to CUPTI only a moment later.
+    for (uint64_t ns = kMoment; session.takeover.watching() && result == kSuccess && session.pool.returned() < requested && ns <= kLongestMoment;
+         ns *= 2) {
+      Event never;
+      never.wait(ns);
+      session.writer.hook_progress();
+      result = session.functions.flush_all(1);
+    }
+    if (result == kSuccess) session.takeover.end(requested, session.pool.returned());
+  }
   close_activity();
 }
 
@@ -190,11 +205,19 @@ void start_probes() {
   session.probes.start(options);
 }
 
-bool node_mode_asked() {
+// Decides the mode, once subscribed or not: a tool that takes the callbacks over while graphs are traced as a whole makes
+// the GPU write where it must not (seen with jax.profiler), so without the subscription the nodes are.
+bool choose_node_mode() {
+  Log& log = session.writer.log();
   const char* mode = environment("GRAPHSIGNAL_CUDA_GRAPH_TRACE");
-  if (!mode || strcmp(mode, "graph") == 0) return false;
-  if (strcmp(mode, "node") == 0) return true;
-  session.writer.log().add(Level::kDebug, "GRAPHSIGNAL_CUDA_GRAPH_TRACE is graph or node, not %.63s: using graph", mode);
+  if (mode && strcmp(mode, "node") == 0) return true;
+  if (!session.subscribed) {
+    log.add(mode ? Level::kWarning : Level::kDebug, "no subscription to CUPTI: the kernels of CUDA graphs are timed one by one");
+    return true;
+  }
+  if (mode && strcmp(mode, "graph") != 0) {
+    log.add(Level::kDebug, "GRAPHSIGNAL_CUDA_GRAPH_TRACE is graph or node, not %.63s: using graph", mode);
+  }
   return false;
 }
 
@@ -209,7 +232,7 @@ void subscribe() {
   const int result = f.subscribe(&subscriber, resource_callback, nullptr);
   if (result != kSuccess) {
     session.activity.distrust_name_pointers();
-    session.writer.log().add(Level::kWarning, "CUPTI's subscription is %s (%d %s): CUDA graphs are named by number",
+    session.writer.log().add(Level::kWarning, "CUPTI's subscription is %s (%d %s)",
                              result == kMultipleSubscribers ? "taken" : "not to be had", result, describe(f, result));
     return;
   }
@@ -228,7 +251,7 @@ void set_attribute(int attribute, const char* name) {
   if (result != kSuccess) session.writer.log().add(Level::kDebug, "no %s here: %d", name, result);
 }
 
-// (Re-)registers the buffer callbacks and enables the kinds of the chosen mode.
+// Registers the buffer callbacks and enables the kinds of the chosen mode.
 bool enable_activity() {
   const Functions& f = session.functions;
   if (!succeeded(f.register_callbacks(buffer_requested, buffer_completed), "cuptiActivityRegisterCallbacks")) return false;
@@ -255,12 +278,13 @@ void start_cupti() {
   uint32_t version = 0;
   if (session.functions.version) session.functions.version(&version);
   session.may_refuse = version >= kRefusalVersion;
-  log.add(Level::kDebug, "CUPTI %u from %s, %s mode", version, session.cupti_path, session.node_mode ? "node" : "graph");
-  bool memory = session.graphs.allocate() &&
-                session.activity.start(session.writer.instruments(), log, session.functions, session.graphs, session.node_mode);
+  bool memory = session.graphs.allocate();
   if (memory) {
     subscribe();
-    memory = session.pool.start(!session.subscribed);
+    session.node_mode = choose_node_mode();
+    log.add(Level::kDebug, "CUPTI %u from %s, %s mode", version, session.cupti_path, session.node_mode ? "node" : "graph");
+    memory = session.activity.start(session.writer.instruments(), log, session.functions, session.graphs, session.node_mode) &&
+             session.pool.start(!session.subscribed);
   }
   if (!memory) {
     log.add(Level::kError, "no memory for GPU activity");
@@ -268,7 +292,7 @@ void start_cupti() {
   }
   set_attribute(kAttributeZeroedBuffers, "zeroed buffers");
   set_attribute(kAttributePerThreadBuffers, "buffers per thread");
-  session.takeover.start(session.writer.instruments(), log, session.functions, session.subscribed, enable_activity);
+  session.takeover.start(session.writer.instruments(), log, session.functions, session.subscribed);
   if (enable_activity()) raise_flag(session.ready);
 }
 
@@ -290,7 +314,6 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   options.abandoned = abandoned;
   options.more_metrics = more_metrics;
   if (!session.writer.start(options)) return 1;
-  session.node_mode = node_mode_asked();
   start_cupti();
   start_probes();
   atexit(at_exit);

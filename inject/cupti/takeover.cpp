@@ -4,23 +4,21 @@ namespace graphsignal {
 namespace cupti {
 namespace {
 
-// Quiet seconds before the first look, and between looks: a look takes the subscription for some microseconds, in which
-// another tool could not get it.
-const uint32_t kFirstLook = 2;
-const uint32_t kLookEvery = 5;
+// Quiet seconds after which buffers that stay out are told of.
+const uint32_t kLong = 30;
 
 void ignore(void*, int, uint32_t, const void*) {}
 
 }  // namespace
 
-void Takeover::start(Instruments& instruments, Log& log, const Functions& functions, bool subscribed, bool (*enable)()) {
+void Takeover::start(Instruments& instruments, Log& log, const Functions& functions, bool subscribed) {
   instruments_ = &instruments;
   log_ = &log;
   functions_ = &functions;
-  enable_ = enable;
   watching_ = !subscribed && functions.subscribe && functions.unsubscribe;
 }
 
+// Takes the subscription for some microseconds, in which another tool could not get it: so not while the program is busy.
 bool Takeover::other_subscriber() const {
   void* subscriber = nullptr;
   const int result = functions_->subscribe(&subscriber, ignore, nullptr);
@@ -31,18 +29,18 @@ bool Takeover::other_subscriber() const {
 void Takeover::suspend(const char* why) {
   if (!gauge_) gauge_ = instruments_->get("cuda_trace_suspended", GRAPHSIGNAL_GAUGE);
   if (gauge_) gauge_->set(1);
-  if (!suspended_ || final_) log_->add(Level::kWarning, "GPU activity is not recorded: %s", why);
+  if (!suspended_) log_->add(Level::kWarning, "GPU activity is not recorded: %s", why);
   suspended_ = true;
 }
 
-void Takeover::tick(uint64_t requested, uint64_t returned, bool graphs) {
-  if (!watching_ || final_) return;
+void Takeover::tick(uint64_t requested, uint64_t returned) {
+  if (!watching_) return;
   const bool moved = requested != requested_ || returned != returned_;
   requested_ = requested;
   returned_ = returned;
   if (moved) {
     quiet_ = 0;
-    retaken_ = false;
+    seen_ = false;
     if (suspended_) {
       suspended_ = false;
       gauge_->set(0);
@@ -50,25 +48,22 @@ void Takeover::tick(uint64_t requested, uint64_t returned, bool graphs) {
     }
     return;
   }
-  if (requested == 0) return;
+  if (requested == 0 || seen_) return;
   quiet_++;
-  if (quiet_ < kFirstLook || (quiet_ - kFirstLook) % kLookEvery != 0) return;
   if (other_subscriber()) {
-    if (!suspended_) suspend("another tool in the process is using CUPTI");
-    return;
+    seen_ = true;
+    suspend("another tool in the process is using CUPTI");
+  } else if (!suspended_ && requested != returned && quiet_ >= kLong) {
+    suspend("nothing came for a long time: another tool has used CUPTI, or a kernel takes this long");
   }
-  // Nobody else is there. Buffers that stay out were handed to a tool that has gone, or hold a kernel that still runs.
-  const bool taken = suspended_ || requested != returned;
-  if (!taken || retaken_) return;
-  if (graphs) {
-    // Enabling kinds again hangs processes that have instantiated graphs. A long kernel is no reason to say so.
-    if (!suspended_) return;
-    final_ = true;
-    suspend("another tool has used CUPTI, and starting again is not safe in a process with CUDA graphs");
-    return;
-  }
-  retaken_ = true;
-  enable_();
+}
+
+void Takeover::end(uint64_t requested, uint64_t returned) {
+  if (!watching_ || requested == 0) return;
+  // A forced flush brings back all that our callbacks would get.
+  const bool taken = returned < requested || (requested == requested_ && other_subscriber());
+  if (taken && !suspended_) suspend("another tool in the process has used CUPTI");
+  if (!taken && suspended_) gauge_->set(0);
 }
 
 }  // namespace cupti

@@ -1,8 +1,8 @@
-// Notices when another tool of the process, such as torch.profiler, has taken the activity callbacks over, and takes them
-// back when that is safe.
+// Notices when another tool of the process, such as torch.profiler, has taken the activity callbacks over.
 //
 // CUPTI has one pair of buffer callbacks per process and tells nobody when they are replaced. What shows it is silence
-// while buffers of ours stay out, or after activity, together with a subscription that somebody else holds.
+// while buffers of ours stay out, or after activity, together with a subscription that somebody else holds. They are not
+// taken back: to enable kinds anew crashes or hangs a process that has instantiated CUDA graphs.
 #ifndef GRAPHSIGNAL_INJECT_CUPTI_TAKEOVER_H
 #define GRAPHSIGNAL_INJECT_CUPTI_TAKEOVER_H
 
@@ -15,14 +15,19 @@ namespace cupti {
 
 class Takeover {
  public:
-  // enable registers our callbacks and kinds anew. With the subscription ours no other tool of its sort can start, so then
-  // there is nothing to watch.
-  void start(Instruments& instruments, Log& log, const Functions& functions, bool subscribed, bool (*enable)());
+  // With the subscription ours no other tool of its sort can start, so then there is nothing to watch.
+  void start(Instruments& instruments, Log& log, const Functions& functions, bool subscribed);
 
-  // Once a second: buffers requested and returned so far, and whether the process has any CUDA graph.
-  void tick(uint64_t requested, uint64_t returned, bool graphs);
+  // Once a second: buffers requested and returned so far.
+  void tick(uint64_t requested, uint64_t returned);
 
-  bool suspended() const { return suspended_; }
+  // At the end of the process, after forced flushes, unless another tool is seen: buffers requested before them, and
+  // returned by now. Says so when another tool has come since the last tick.
+  void end(uint64_t requested, uint64_t returned);
+
+  bool watching() const { return watching_; }
+  // Whether another tool was found, and no activity of ours has come since.
+  bool seen() const { return seen_; }
 
  private:
   bool other_subscriber() const;
@@ -31,15 +36,13 @@ class Takeover {
   Instruments* instruments_ = nullptr;
   Log* log_ = nullptr;
   const Functions* functions_ = nullptr;
-  bool (*enable_)() = nullptr;
   bool watching_ = false;
   bool suspended_ = false;
-  bool final_ = false;  // suspended for good
   Instrument* gauge_ = nullptr;
   uint64_t requested_ = 0;
   uint64_t returned_ = 0;
   uint32_t quiet_ = 0;
-  bool retaken_ = false;  // in this quiet period
+  bool seen_ = false;  // another tool had the subscription, in this quiet period
 };
 
 }  // namespace cupti

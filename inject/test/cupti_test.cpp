@@ -127,13 +127,26 @@ TEST(graphs_are_numbered_where_they_cannot_be_named) {
   Fixture f;
   CHECK(exited(f.run({"graphs"}, {}, old_driver), 42));
   CHECK_EQ(frame(f.document(), "cuda_graphs_nanoseconds", "graph_11"), std::string("100/1"));
+}
+
+TEST(graphs_go_by_node_without_the_subscription) {
+  static const char* const kTimed = "no subscription to CUPTI: the kernels of CUDA graphs are timed one by one";
+  Fixture f;
+  CHECK(exited(f.run({"kinds"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
+  Value d = f.document();
+  CHECK_EQ(value(d, "cuda_graph_trace_mode"), std::string("1"));
+  CHECK_EQ(frame(d, "cuda_graphs_nanoseconds", "graph_5"), std::string("absent"));
+  CHECK_EQ(frame(d, "cuda_kernels_nanoseconds", "last"), std::string("7/1"));
+  CHECK(!d.has("log"));
   Fixture g;
-  CHECK(exited(g.run({"graphs"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
-  CHECK_EQ(frame(g.document(), "cuda_graphs_nanoseconds", "graph_11"), std::string("100/1"));
+  CHECK(exited(g.run({"kinds"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0", "GRAPHSIGNAL_CUDA_GRAPH_TRACE=graph"}), 42));
+  CHECK_EQ(value(g.document(), "cuda_graph_trace_mode"), std::string("1"));
+  CHECK(g.logged(g.document(), kTimed));
   Fixture h;
-  CHECK(exited(h.run({"graphs"}, {"STUB_OTHER_SUBSCRIBER=1"}), 42));
-  Value d = h.document();
-  CHECK_EQ(frame(d, "cuda_graphs_nanoseconds", "graph_11"), std::string("100/1"));
+  CHECK(exited(h.run({"kinds"}, {"STUB_OTHER_SUBSCRIBER=1"}), 42));
+  d = h.document();
+  CHECK_EQ(value(d, "cuda_graph_trace_mode"), std::string("1"));
+  CHECK_EQ(frame(d, "cuda_graphs_nanoseconds", "graph_5"), std::string("absent"));
   CHECK(h.logged(d, "subscription is taken (39 stub result)"));
 }
 
@@ -290,9 +303,15 @@ TEST(silence_is_not_idleness) {
 TEST(another_tool_takes_over) {
   Fixture f;
   CHECK(exited(f.run({"takeover"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
-  Fixture g;
-  CHECK(exited(g.run({"takeover", "graph"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
-  CHECK_EQ(value(g.document(), "cuda_trace_suspended"), std::string("1"));
+  Fixture h;
+  CHECK(exited(h.run({"takeover-at-end"}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
+  CHECK_EQ(value(h.document(), "cuda_trace_suspended"), std::string("1"));
+  CHECK(h.logged(h.document(), "another tool in the process has used CUPTI"));
+  for (const char* program : {"kinds", "in-flight", "threads", "after-exit", "periodic"}) {
+    Fixture i;
+    CHECK(exited(i.run({program}, {"GRAPHSIGNAL_CUPTI_SUBSCRIBE=0"}), 42));
+    CHECK_EQ(value(i.document(), "cuda_trace_suspended"), std::string("absent"));
+  }
 }
 
 TEST(one_library_publishes_the_host_probes) {

@@ -4,6 +4,7 @@
 #include "../cupti/buffers.h"
 #include "../cupti/graphs.h"
 #include "../cupti/pace.h"
+#include "../cupti/takeover.h"
 #include "../cupti/testdata/stub_cuda.h"
 
 #include <dlfcn.h>
@@ -155,6 +156,7 @@ TEST(buffers) {
   CHECK(!pool.give_back(foreign, 8));
   for (uint8_t* b : out) CHECK(pool.give_back(b, BufferPool::kBufferBytes));
   CHECK_EQ(pool.returned(), static_cast<uint64_t>(out.size()));
+  CHECK_EQ(pool.requested(), pool.returned());  // what was refused, or is never used again, does not count
   uint8_t* again = pool.take(16, true, &size);
   CHECK(again && size == 4096 && again[0] == 0);
   pool.maintain();
@@ -224,6 +226,104 @@ void contend(bool lent) {
 TEST(buffers_under_contention) {
   contend(false);
   contend(true);
+}
+
+// Takeover with a subscription that another tool holds, or nobody.
+namespace {
+bool other_holds = false;
+
+struct Watch {
+  Instruments& instruments = *test::keep(new Instruments);
+  Log& log = *test::keep(new Log);
+  Functions functions = {};
+  Takeover takeover;
+
+  explicit Watch(bool subscribed = false) {
+    other_holds = false;
+    functions.subscribe = [](void**, Callback, void*) -> int { return other_holds ? kMultipleSubscribers : kSuccess; };
+    functions.unsubscribe = [](void*) -> int { return kSuccess; };
+    CHECK(instruments.allocate());
+    takeover.start(instruments, log, functions, subscribed);
+  }
+  void ticks(int count, uint64_t requested, uint64_t returned) {
+    for (int i = 0; i < count; i++) takeover.tick(requested, returned);
+  }
+  std::string suspended() {
+    Json out;
+    bool first = true;
+    instruments.write(out, &first);
+    const std::string text(out.data(), out.size());
+    const char* key = "cuda_trace_suspended\",\"type\":\"gauge\",\"tags\":{},\"value\":";
+    const size_t at = text.find(key);
+    return at == std::string::npos ? "absent" : text.substr(at + strlen(key), 1);
+  }
+};
+}  // namespace
+
+TEST(a_tool_that_is_seen) {
+  Watch w;
+  w.ticks(1, 5, 5);
+  other_holds = true;
+  w.ticks(1, 5, 5);
+  CHECK_EQ(w.suspended(), std::string("1"));
+  CHECK(w.takeover.seen());
+  other_holds = false;
+  w.ticks(10, 5, 5);
+  CHECK_EQ(w.suspended(), std::string("1"));
+  // Whatever the tool did, activity shows that it comes to us.
+  w.ticks(1, 6, 6);
+  CHECK_EQ(w.suspended(), std::string("0"));
+  CHECK(!w.takeover.seen());
+  other_holds = true;
+  w.ticks(1, 7, 7);
+  CHECK_EQ(w.suspended(), std::string("0"));
+  w.ticks(1, 7, 7);
+  CHECK_EQ(w.suspended(), std::string("1"));
+}
+
+TEST(a_tool_that_came_before_any_activity) {
+  Watch w;
+  other_holds = true;
+  w.ticks(100, 0, 0);
+  w.takeover.end(0, 0);
+  CHECK_EQ(w.suspended(), std::string("absent"));
+}
+
+TEST(nothing_is_watched_with_the_subscription) {
+  Watch w(true);
+  other_holds = true;
+  w.ticks(100, 6, 5);
+  w.takeover.end(6, 5);
+  CHECK_EQ(w.suspended(), std::string("absent"));
+}
+
+TEST(buffers_that_stay_out) {
+  Watch idle;
+  idle.ticks(100, 5, 5);
+  CHECK_EQ(idle.suspended(), std::string("absent"));
+  Watch w;
+  w.ticks(30, 6, 5);
+  CHECK_EQ(w.suspended(), std::string("absent"));
+  w.ticks(1, 6, 5);
+  CHECK_EQ(w.suspended(), std::string("1"));
+  CHECK(!w.takeover.seen());
+  w.takeover.end(6, 6);  // it was a kernel
+  CHECK_EQ(w.suspended(), std::string("0"));
+}
+
+TEST(a_tool_that_came_at_the_end) {
+  Watch fine;
+  fine.ticks(1, 5, 5);
+  fine.takeover.end(9, 9);
+  other_holds = true;  // it only has callbacks, activity comes to us
+  fine.takeover.end(9, 9);
+  CHECK_EQ(fine.suspended(), std::string("absent"));
+  fine.takeover.end(5, 5);
+  CHECK_EQ(fine.suspended(), std::string("1"));
+  Watch gone;
+  gone.ticks(1, 5, 5);
+  gone.takeover.end(9, 8);
+  CHECK_EQ(gone.suspended(), std::string("1"));
 }
 
 TEST(pace_follows_the_rate) {
