@@ -48,7 +48,7 @@ void Takeover::tick(uint64_t requested, uint64_t returned) {
     }
     return;
   }
-  if (requested == 0 || seen_) return;
+  if (seen_) return;
   quiet_++;
   if (other_subscriber()) {
     seen_ = true;
@@ -59,7 +59,7 @@ void Takeover::tick(uint64_t requested, uint64_t returned) {
 }
 
 void Takeover::end(uint64_t requested, uint64_t returned) {
-  if (!watching_ || requested == 0) return;
+  if (!watching_) return;
   // A forced flush brings back all that our callbacks would get.
   const bool taken = returned < requested || (requested == requested_ && other_subscriber());
   if (taken && !suspended_) suspend("another tool in the process has used CUPTI");

@@ -1,8 +1,8 @@
 // Notices when another tool of the process, such as torch.profiler, has taken the activity callbacks over.
 //
 // CUPTI has one pair of buffer callbacks per process and tells nobody when they are replaced. What shows it is silence
-// while buffers of ours stay out, or after activity, together with a subscription that somebody else holds. They are not
-// taken back: to enable kinds anew crashes or hangs a process that has instantiated CUDA graphs.
+// while buffers of ours stay out, or together with a subscription that somebody else holds. They are not taken back: to
+// enable kinds anew crashes or hangs a process that has instantiated CUDA graphs.
 #ifndef GRAPHSIGNAL_INJECT_CUPTI_TAKEOVER_H
 #define GRAPHSIGNAL_INJECT_CUPTI_TAKEOVER_H
 

@@ -283,10 +283,18 @@ TEST(a_tool_that_is_seen) {
 
 TEST(a_tool_that_came_before_any_activity) {
   Watch w;
-  other_holds = true;
   w.ticks(100, 0, 0);
-  w.takeover.end(0, 0);
   CHECK_EQ(w.suspended(), std::string("absent"));
+  other_holds = true;
+  w.ticks(1, 0, 0);
+  CHECK_EQ(w.suspended(), std::string("1"));
+  Watch v;
+  other_holds = true;
+  v.takeover.end(0, 0);
+  CHECK_EQ(v.suspended(), std::string("1"));
+  Watch unused;
+  unused.takeover.end(0, 0);
+  CHECK_EQ(unused.suspended(), std::string("absent"));
 }
 
 TEST(nothing_is_watched_with_the_subscription) {
