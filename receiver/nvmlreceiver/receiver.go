@@ -88,14 +88,24 @@ func (r *nvmlReceiver) Shutdown(ctx context.Context) error {
 	}
 	err := r.controller.Shutdown(ctx)
 	r.controller = nil
+	expired, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	answers := true
+	if r.opening != nil {
+		select {
+		case o := <-r.opening:
+			r.session = o.session
+		case <-expired.Done():
+			answers = false
+		}
+	}
 	close(r.gone)
 	if r.session != nil {
-		expired, cancel := context.WithTimeout(ctx, farewell)
-		defer cancel()
-		if !r.session.close(expired.Done()) {
-			r.logger.Info("The NVIDIA driver does not answer; NVML was left open")
-		}
+		answers = r.session.close(expired.Done())
 		r.session = nil
+	}
+	if !answers {
+		r.logger.Info("The NVIDIA driver does not answer; NVML was left open")
 	}
 	return err
 }

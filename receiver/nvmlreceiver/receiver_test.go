@@ -559,6 +559,14 @@ func TestHangAtInit(t *testing.T) {
 	assert.Zero(t, g.round())
 }
 
+// TestShutdownDuringInit: the library is given back before Shutdown returns.
+func TestShutdownDuringInit(t *testing.T) {
+	g := start(t, "InitDelay 100\n"+fakenvml.H200)
+	g.eventually("nvmlInit is called", func() bool { return g.calls("Init") == 1 })
+	g.stop()
+	assert.Equal(t, 1, g.calls("Shutdown"))
+}
+
 // TestXIDBurst is the case of several events in one collection.
 func TestXIDBurst(t *testing.T) {
 	g := start(t, fakenvml.H200)
