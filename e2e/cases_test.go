@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/internal/ingest"
 )
 
@@ -129,7 +130,7 @@ app_lines 1
 # HELP app_requests b
 app_requests{pid="2"} 4
 `)
-	page := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	page := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	r := start(t, []string{"GRAPHSIGNAL_COLLECTOR_CONFIG=" + example("prometheus.yaml"), "PROMETHEUS_LISTEN=" + page},
 		"--metrics-port", port, "sh", "-c", "sleep 60 & echo $!; wait")
 	pid := r.workload()

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // root is the module's directory, bin where its programs were built for this test run.
@@ -79,17 +80,6 @@ type run struct {
 	waitErr        error
 }
 
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // start launches graphsignal-run with the given options, environment additions, and command.
 func start(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
@@ -99,7 +89,7 @@ func start(t *testing.T, env []string, args ...string) *run {
 // startUnder is start with a command in front that ends by becoming the command that follows it.
 func startUnder(t *testing.T, wrapper, env []string, args ...string) *run {
 	t.Helper()
-	r := &run{t: t, port: freePort(t), waited: make(chan struct{})}
+	r := &run{t: t, port: freeport.Get(t), waited: make(chan struct{})}
 	words := append(append([]string{}, wrapper...), filepath.Join(bin, "graphsignal-run"), "--listen-port", strconv.Itoa(r.port))
 	words = append(words, args...)
 	r.cmd = exec.Command(words[0], words[1:]...)

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // authority is a certificate authority of a test's own, and dir what it issued.
@@ -127,7 +129,7 @@ func guarded(t *testing.T, settings, extension, extensionSettings string, check 
 	}
 	common := fmt.Sprintf("extensions: {%s}\n", extensionSettings) + fmt.Sprintf("service:\n  extensions: [%s]\n", extension)
 	t.Run("collector", func(t *testing.T) {
-		port := freePort(t)
+		port := freeport.Get(t)
 		file := write(t, fmt.Sprintf("receivers: {process: }\nexporters: {signals: {endpoint: \"localhost:%d\", %s}}\n", port, settings)+common+
 			"  pipelines: {metrics: {receivers: [process], exporters: [signals]}}\n")
 		(&pods{t: t}).command(nil, filepath.Join(bin, "graphsignal-collector"), "--config="+file)

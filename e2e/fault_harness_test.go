@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // faultRounds is how often a test at a random moment is repeated.
@@ -258,7 +260,7 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 func wrapped(t *testing.T, wrapper []string, prepare func(*faulty, *exec.Cmd), args ...string) *faulty {
 	t.Helper()
 	f := newFaulty(t, nil)
-	r := &run{t: t, port: freePort(t), waited: make(chan struct{})}
+	r := &run{t: t, port: freeport.Get(t), waited: make(chan struct{})}
 	words := append(slices.Clone(wrapper), filepath.Join(bin, "graphsignal-run"), "--listen-port", strconv.Itoa(r.port), "--output", f.output)
 	words = append(words, f.command(t, args)...)
 	r.cmd = exec.Command(words[0], words[1:]...)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // TestFaultKill ends each process by SIGKILL while the worker waits in the middle of its steps.
@@ -399,7 +401,7 @@ func TestFaultNestedLaunchers(t *testing.T) {
 	})
 	t.Run("own endpoint", func(t *testing.T) {
 		t.Parallel()
-		port := freePort(t)
+		port := freeport.Get(t)
 		f := startFaulty(t, nil, launcher, "--listen-port", strconv.Itoa(port), "--output", "@inner", "worker", "add:1000", "await:@go", "add:500", "lines:3", "exit:3")
 		f.seen("fault_steps", 1000)
 		inner := &run{t: t, port: port}

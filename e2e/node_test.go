@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/graphsignal/graphsignal-collector/internal/fakenvml"
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // pods runs programs in namespaces of their own, as a container runtime does.
@@ -140,10 +141,10 @@ func TestNode(t *testing.T) {
 	p := newPods(t)
 	gpus := newGPUHost(t, fakenvml.H200s(2), false)
 	g := newGateway(t, "http://127.0.0.1:9")
-	ports := []int{freePort(t), freePort(t)}
+	ports := []int{freeport.Get(t), freeport.Get(t)}
 	first, _ := p.pod("exec "+p.demo("", ports[0]), "-r")
 	second, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", ports[1]))
-	view := &run{t: t, port: freePort(t)}
+	view := &run{t: t, port: freeport.Get(t)}
 	env := append(gpus.env, "GRAPHSIGNAL_LISTEN_PORT="+strconv.Itoa(view.port), "OTLP_ENDPOINT=http://"+g.host+":4318", "NODE_NAME=node-7",
 		fmt.Sprintf("ENGINE_0=127.0.0.1:%d", ports[0]), fmt.Sprintf("ENGINE_1=127.0.0.1:%d", ports[1]))
 	p.command(env, append(confined(nodeCapabilities), filepath.Join(bin, "graphsignal-collector"), "--config="+example("node.yaml"))...)
@@ -192,8 +193,8 @@ func TestNode(t *testing.T) {
 // TestNodeWithoutCapabilities: a Collector that lacks them says so and serves the rest.
 func TestNodeWithoutCapabilities(t *testing.T) {
 	p := newPods(t)
-	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freePort(t)))
-	view := &run{t: t, port: freePort(t)}
+	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freeport.Get(t)))
+	view := &run{t: t, port: freeport.Get(t)}
 	p.command([]string{"GRAPHSIGNAL_LISTEN_PORT=" + strconv.Itoa(view.port)},
 		append(confined(""), filepath.Join(bin, "graphsignal-collector"), "--config="+example("node.yaml"))...)
 	d := view.signalsWhen("the missing capabilities are told of", func(d *document) bool {
@@ -425,9 +426,9 @@ func TestKubernetesSchemas(t *testing.T) {
 func TestKubernetesDaemonSet(t *testing.T) {
 	p := newPods(t)
 	objects := manifest(t, "daemonset.yaml")
-	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freePort(t)))
+	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freeport.Get(t)))
 	config := filepath.Join(p.dir, "node.yaml")
-	view := &run{t: t, port: freePort(t)}
+	view := &run{t: t, port: freeport.Get(t)}
 	text := strings.Replace(find(t, objects, "ConfigMap").Data["node.yaml"], "0.0.0.0:18259", "127.0.0.1:"+strconv.Itoa(view.port), 1)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -455,8 +456,8 @@ func TestKubernetesSidecar(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGateway(t, "http://127.0.0.1:9")
-	view := &run{t: t, port: freePort(t)}
-	engine := freePort(t)
+	view := &run{t: t, port: freeport.Get(t)}
+	engine := freeport.Get(t)
 	user := "setpriv --no-new-privs --reuid=" + podUser + " --regid=" + podUser + " --clear-groups --inh-caps=-all --bounding-set=-all"
 	script := fmt.Sprintf("{ %s & } && exec unshare -m sh -c 'mount --make-rprivate / && mount -o remount,bind,ro / && exec %s env GRAPHSIGNAL_LISTEN_HOST=127.0.0.1 GRAPHSIGNAL_LISTEN_PORT=%d "+
 		"ENGINE_METRICS=127.0.0.1:%d POD_NAME=engine-0 POD_NAMESPACE=serving OTLP_ENDPOINT=http://%s:4318 %s/graphsignal-collector --config=%s'",

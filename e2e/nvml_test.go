@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/graphsignal/graphsignal-collector/internal/fakenvml"
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // gpuHost is a host whose NVML says what a script says.
@@ -352,7 +353,7 @@ func TestOldGlibc(t *testing.T) {
 		return found
 	}
 	h := newGPUHost(t, fakenvml.H200, false)
-	r := &run{t: t, port: freePort(t), waited: make(chan struct{})}
+	r := &run{t: t, port: freeport.Get(t), waited: make(chan struct{})}
 	config := fmt.Sprintf("{receivers: {nvml: {}, process: {}}, exporters: {signals: {endpoint: '127.0.0.1:%d'}}, "+
 		"service: {pipelines: {metrics: {receivers: [nvml, process], exporters: [signals]}, logs: {receivers: [nvml], exporters: [signals]}}}}", r.port)
 	r.cmd = exec.Command(find("ld-linux-x86-64.so.2"), "--library-path", filepath.Dir(find("libc.so.6"))+":"+filepath.Dir(h.script), collector, "--config=yaml:"+config)

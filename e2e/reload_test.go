@@ -7,12 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // TestReload: after SIGHUP a Collector of one's own goes on with the new configuration, on the same endpoint, and one that
 // it cannot read ends it with the key that is wrong.
 func TestReload(t *testing.T) {
-	file, port := filepath.Join(t.TempDir(), "collector.yaml"), freePort(t)
+	file, port := filepath.Join(t.TempDir(), "collector.yaml"), freeport.Get(t)
 	write := func(receiver, tag string) {
 		t.Helper()
 		config := fmt.Sprintf(`{receivers: {process: %s}, exporters: {signals: {endpoint: "127.0.0.1:%d", tags: {turn: %s}}},

@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // TestServesProcessSignals is the first thing a user tries: a program with children, and its metrics in seconds.
 func TestServesProcessSignals(t *testing.T) {
 	r := start(t, []string{"GRAPHSIGNAL_TAG_TEAM_NAME=Infra", "GRAPHSIGNAL_TAG_EMPTY="},
-		"sh", "-c", "sleep 60 & python3 -m http.server "+strconv.Itoa(freePort(t)))
+		"sh", "-c", "sleep 60 & python3 -m http.server "+strconv.Itoa(freeport.Get(t)))
 	pid := r.workload()
 	d := r.signalsWhen("the workload and its two children are seen", func(d *document) bool {
 		n := 0
@@ -132,7 +134,7 @@ func hasError(d *document, message string) bool {
 
 // TestPortTaken: the workload runs, one line says what is off, and the endpoint comes up when the port is free.
 func TestPortTaken(t *testing.T) {
-	port := freePort(t)
+	port := freeport.Get(t)
 	taken := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", port), Handler: http.NotFoundHandler()}
 	go func() { _ = taken.ListenAndServe() }()
 	defer taken.Close()

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // stranger is another user of the machine.
@@ -45,7 +47,7 @@ func TestOtherUsersReadTheEndpointOnly(t *testing.T) {
 	old := syscall.Umask(0)
 	_, url := platform(t, nil)
 	r := start(t, []string{"GRAPHSIGNAL_API_KEY=" + apiKey, "GRAPHSIGNAL_API_BASE=" + url},
-		demo, "--port", strconv.Itoa(freePort(t)))
+		demo, "--port", strconv.Itoa(freeport.Get(t)))
 	syscall.Umask(old)
 	sidecar := r.sidecar()
 	d := r.signalsWhen("probes are read", func(d *document) bool { return d.find("demo_tokens") != nil })

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // unitSettings reads the settings of a unit file, those of all sections together.
@@ -54,7 +56,7 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 
-	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freePort(t)))
+	pid, _ := p.pod("exec " + p.demo("setpriv --reuid="+podUser+" --regid="+podUser+" --clear-groups", freeport.Get(t)))
 	rights := func(setting string) (set string) {
 		for _, name := range strings.Fields(settings[setting]) {
 			set += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
@@ -65,7 +67,7 @@ func TestSystemdUnit(t *testing.T) {
 	service := []string{"setpriv", "--reuid=" + dynamicUser, "--regid=" + dynamicUser, "--clear-groups", "--no-new-privs",
 		"--inh-caps=-all" + rights("AmbientCapabilities"), "--ambient-caps=-all" + rights("AmbientCapabilities"),
 		"--bounding-set=-all" + rights("CapabilityBoundingSet")}
-	view := &run{t: t, port: freePort(t)}
+	view := &run{t: t, port: freeport.Get(t)}
 	env := append(strings.Fields(strings.ReplaceAll(settings["Environment"], "%H", "node-7")), "GRAPHSIGNAL_LISTEN_PORT="+strconv.Itoa(view.port))
 	p.command(env, append(service, strings.Fields(place.Replace(settings["ExecStart"]))...)...)
 	d := view.signalsWhen("the pod is seen", func(d *document) bool {

@@ -23,6 +23,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // example is the path of a configuration in examples/collector.
@@ -150,7 +152,7 @@ type gateway struct {
 
 func newGateway(t *testing.T, backendURL string, extra ...string) *gateway {
 	t.Helper()
-	g := &gateway{run: &run{t: t, port: freePort(t)}, host: loopback()}
+	g := &gateway{run: &run{t: t, port: freeport.Get(t)}, host: loopback()}
 	view := fmt.Sprintf(`{"exporters": {"signals": {"endpoint": "127.0.0.1:%d"}}, "service": {"pipelines": {
 		"metrics/view": {"receivers": ["otlp"], "exporters": ["signals"]}, "logs/view": {"receivers": ["otlp"], "exporters": ["signals"]}}}}`, g.port)
 	args := []string{"--config=" + example("gateway.yaml"), "--config=yaml:" + view}
@@ -235,7 +237,7 @@ func TestTeeToGateway(t *testing.T) {
 
 // TestTeeWithoutGateway: a gateway that is not there costs the workload and /signals nothing, and is told of at once.
 func TestTeeWithoutGateway(t *testing.T) {
-	gateway := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	gateway := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	r := start(t, []string{"GRAPHSIGNAL_OTLP_ENDPOINT=http://" + gateway}, "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 	pid := r.workload()
 	put(t, pid, "app.json", header(pid)+`"metrics":[{"name":"steps","type":"counter","value":41}]}`)
@@ -386,7 +388,7 @@ func TestPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGateway(t, "http://127.0.0.1:9")
-	page := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	page := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	r := start(t, []string{"GRAPHSIGNAL_OTLP_ENDPOINT=http://" + g.host + ":4318", "GRAPHSIGNAL_COLLECTOR_CONFIG=" + example("prometheus.yaml"),
 		"PROMETHEUS_LISTEN=" + page}, "--metrics-port", enginePort, "sleep", "60")
 	pid := r.workload()
@@ -403,7 +405,7 @@ func TestPrometheus(t *testing.T) {
 	if err := os.WriteFile(config, []byte("global: {scrape_interval: 500ms}\nscrape_configs:\n  - job_name: graphsignal\n    static_configs: [{targets: ['"+page+"']}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	api := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	api := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	cmd := exec.Command(server, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(store, "data"), "--web.listen-address="+api, "--log.level=warn")
 	var log syncBuffer
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // sleeper starts a process to attach to, and returns its pid.
@@ -31,7 +33,7 @@ func sleeper(t *testing.T, words ...string) int {
 func TestAttachBecomesTheSidecar(t *testing.T) {
 	pid := sleeper(t, "sleep", "1000")
 	l := start(t, settings{env: []string{"FAKE_MODE=ignore-end", "GRAPHSIGNAL_TAG_TEAM=Infra", "CUDA_INJECTION64_PATH=/x"}},
-		"--listen-port", strconv.Itoa(freeTCPPort(t)), "--attach", strconv.Itoa(pid))
+		"--listen-port", strconv.Itoa(freeport.Get(t)), "--attach", strconv.Itoa(pid))
 	var config struct {
 		Extensions struct {
 			Workload struct {
@@ -128,7 +130,7 @@ func TestAttachWithConfiguration(t *testing.T) {
 	for mode, used := range map[string]bool{"crash": true, "crash-with-user": false} {
 		t.Run(mode, func(t *testing.T) {
 			l, _ := runToEnd(t, settings{env: []string{"FAKE_MODE=" + mode, "GRAPHSIGNAL_COLLECTOR_CONFIG=a.yaml, b.yaml"}},
-				"--listen-port", strconv.Itoa(freeTCPPort(t)), "--attach", pid)
+				"--listen-port", strconv.Itoa(freeport.Get(t)), "--attach", pid)
 			args := l.recorded("args")
 			if got := strings.Contains(args, "--config=file:a.yaml\n--config=file:b.yaml\n--feature-gates="); got != used {
 				t.Errorf("the Collector's arguments are %q", args)
@@ -177,14 +179,4 @@ func TestPrintEnvironment(t *testing.T) {
 	if _, there := got["OTHER"]; there || strings.Contains(l.stdout.String(), "never run") {
 		t.Errorf("%q", l.stdout.String())
 	}
-}
-
-func freeTCPPort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 func main() {
@@ -76,15 +77,6 @@ func start(argv ...string) (*exec.Cmd, func(), error) {
 		_ = cmd.Wait() // its status is that of a workload we ended
 	}
 	return cmd, stop, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // signals is what /signals said of one device, by metric.
@@ -141,7 +133,7 @@ func read(port int) (map[string]signals, []byte, error) {
 
 // compare starts a workload under the profiler and returns how many values were told differently in every round.
 func compare(bin, phase, command, keep string, settle time.Duration, rounds int) (int, error) {
-	port, err := freePort()
+	port, err := freeport.New()
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +182,7 @@ func save(folder, phase string, page, document []byte) error {
 // cost measures the CPU time of the Collector with the nvml receiver and without it.
 func cost(bin string, length time.Duration) error {
 	used := func(receivers string) (time.Duration, error) {
-		port, err := freePort()
+		port, err := freeport.New()
 		if err != nil {
 			return 0, err
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/graphsignal/graphsignal-collector/bench/internal/usage"
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/internal/ingest"
 )
 
@@ -112,9 +112,13 @@ func (s *soak) run() error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(3)
-	if err != nil {
-		return err
+	var ports [3]string
+	for i := range ports {
+		port, err := freeport.New()
+		if err != nil {
+			return err
+		}
+		ports[i] = strconv.Itoa(port)
 	}
 	s.signals = "http://127.0.0.1:" + ports[0] + "/signals"
 	s.pprof = "http://127.0.0.1:" + ports[2] + "/debug/pprof/"
@@ -152,19 +156,6 @@ func (s *soak) run() error {
 		err = fmt.Errorf("the launcher ended with %v", state)
 	}
 	return err
-}
-
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports, nil
 }
 
 // document is what is read of /signals.

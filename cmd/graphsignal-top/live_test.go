@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // TestLive profiles a real program with the real launcher and sidecar, and checks the page against what the two documents
@@ -33,12 +35,7 @@ func TestLive(t *testing.T) {
 			t.Skipf("%s is not built (make build makes it): no live profiler to look at", name)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	profiler := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	_ = l.Close()
+	profiler := fmt.Sprint(freeport.Get(t))
 	var output bytes.Buffer
 	run := exec.Command(filepath.Join(bin, "graphsignal-run"), "--listen-port", profiler, filepath.Join(bin, "graphsignal-demo"), "--port", "0", "--seconds", "120")
 	run.Stdout, run.Stderr = &output, &output

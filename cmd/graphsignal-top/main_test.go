@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/internal/top/scene"
 	"github.com/graphsignal/graphsignal-collector/internal/top/tmuxtest"
 	"github.com/graphsignal/graphsignal-collector/internal/version"
@@ -211,12 +212,7 @@ func TestOnceByHand(t *testing.T) {
 }
 
 func TestOnceNotReachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	free := freeport.Get(t)
 	out, errs, status := top(t, "--once", "--port", fmt.Sprint(free))
 	want := fmt.Sprintf("graphsignal-top: cannot read http://127.0.0.1:%d/signals: connection refused\n", free)
 	if status != 1 || out != "" || errs != want {
@@ -472,17 +468,12 @@ func TestGoneAndBack(t *testing.T) {
 }
 
 func TestNotReachableYetThenThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	free := freeport.Get(t)
 	term := tmuxtest.Start(t, 80, 24, fmt.Sprintf("%s --port %d", binary, free), "LC_ALL=C.UTF-8")
 	term.WaitFor(fmt.Sprintf("http://127.0.0.1:%d/signals", free), "connection refused", "tried every second")
-	l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free))
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free))
 	if err != nil {
-		t.Skipf("port %d was taken meanwhile: %v", free, err)
+		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(scene.Single(60)) }), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()

@@ -3,8 +3,8 @@ package signalsexporter
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.uber.org/zap"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/internal/series"
 	"github.com/graphsignal/graphsignal-collector/internal/signal"
 	"github.com/graphsignal/graphsignal-collector/telemetry/slimtelemetry"
@@ -62,13 +63,9 @@ func newSourceFactory() receiver.Factory {
 		}, component.StabilityLevelBeta))
 }
 
-// freeAddress is an address that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 }
 
 // TestInsideACollector runs the exporter in a real Collector with both pipelines: the document over HTTP, then

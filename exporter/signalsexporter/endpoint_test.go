@@ -142,7 +142,7 @@ func TestGzip(t *testing.T) {
 }
 
 func TestBindConflict(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", freeAddress(t))
 	require.NoError(t, err)
 	address := taken.Addr().String()
 	h := newHost()

@@ -6,12 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 // document is what these tests read of /signals.
@@ -56,7 +59,7 @@ func TestUnderTheLauncher(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 
 	run := func(t *testing.T, what string, until func(document) bool, args ...string) {
-		port := freePort(t)
+		port := strconv.Itoa(freeport.Get(t))
 		cmd := exec.Command("graphsignal-run", append([]string{"--listen-port", port}, args...)...)
 		cmd.Env = append(os.Environ(), "FAKEENGINE_RUN_TIME=1m")
 		require.NoError(t, cmd.Start())
@@ -91,14 +94,14 @@ func TestUnderTheLauncher(t *testing.T) {
 				first = total
 			}
 			return total > first && len(d.named("vllm:time_to_first_token_seconds")) == 4
-		}, "env", "A=1", "vllm", "serve", "m", "--disable-log-stats", "--port", freePort(t))
+		}, "env", "A=1", "vllm", "serve", "m", "--disable-log-stats", "--port", strconv.Itoa(freeport.Get(t)))
 	})
 	t.Run("metrics not enabled", func(t *testing.T) {
 		run(t, "the setting that is missing", func(d document) bool { return d.message("return_perf_metrics: true") },
-			"trtllm-serve", "m", "--port", freePort(t))
+			"trtllm-serve", "m", "--port", strconv.Itoa(freeport.Get(t)))
 	})
 	t.Run("another server has the port", func(t *testing.T) {
-		port := freePort(t)
+		port := strconv.Itoa(freeport.Get(t))
 		startProcess(t, dir, "vllm", "serve", "--port", port)
 		run(t, "the reason", func(d document) bool {
 			assert.Empty(t, d.named("vllm:prompt_tokens"))

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
 	"github.com/graphsignal/graphsignal-collector/receiver/enginereceiver/internal/tinymodel"
 )
@@ -27,7 +29,7 @@ func TestLlamaServer(t *testing.T) {
 	}
 	model := filepath.Join(t.TempDir(), "tiny.gguf")
 	require.NoError(t, os.WriteFile(model, tinymodel.New(), 0o600))
-	port := freePort(t)
+	port := strconv.Itoa(freeport.Get(t))
 	engine := engines.Detect([]string{"llama-server", "-m", model, "--port", port, "-t", "1", "-np", "1"}, 0, os.LookupEnv)
 	require.Equal(t, engines.LlamaCPP, engine.Name)
 	cmd := exec.Command(engine.Argv[0], engine.Argv[1:]...)

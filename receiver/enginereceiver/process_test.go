@@ -3,11 +3,11 @@ package enginereceiver
 import (
 	"bufio"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/extension/extensiontest"
 
 	"github.com/graphsignal/graphsignal-collector/extension/workloadextension"
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/launcher/engines"
 )
 
@@ -82,16 +83,6 @@ func (h hostWith) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{component.MustNewID("workload"): h.extension}
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
-}
-
 // TestEngineProcesses detects each engine in its command line, runs it with the adjusted one, and reads its page where
 // detection says it is, as the launcher would have it done.
 func TestEngineProcesses(t *testing.T) {
@@ -106,7 +97,7 @@ func TestEngineProcesses(t *testing.T) {
 		"nohup vllm serve m --host ::1":                     "vllm:prompt_tokens counter {engine=3,",
 	} {
 		t.Run(line, func(t *testing.T) {
-			argv := append(strings.Fields(line), "--port", freePort(t))
+			argv := append(strings.Fields(line), "--port", strconv.Itoa(freeport.Get(t)))
 			engine := engines.Detect(argv, 0, os.LookupEnv)
 			require.NotNil(t, engine.Endpoint)
 			pid := startProcess(t, dir, engine.Argv...)
@@ -129,7 +120,7 @@ func TestEngineProcesses(t *testing.T) {
 // The engine listens nowhere and another server has its port (case 24).
 func TestForeignProcessOnTheDefaultPort(t *testing.T) {
 	dir := buildEngine(t, "vllm")
-	port := freePort(t)
+	port := strconv.Itoa(freeport.Get(t))
 	startProcess(t, dir, filepath.Join(dir, "vllm"), "--port", port)
 	workload := exec.Command("sleep", "60")
 	require.NoError(t, workload.Start())

@@ -3,10 +3,10 @@ package enginereceiver
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,16 +22,14 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/receiver/enginereceiver/internal/enginepages"
 )
 
 // newPrometheusExporter starts the contrib exporter with the settings that the design names, and returns its page's URL.
 func newPrometheusExporter(t *testing.T) (exporter.Metrics, string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
+	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	f := prometheusexporter.NewFactory()
 	cfg := f.CreateDefaultConfig()
 	require.NoError(t, confmap.NewFromStringMap(map[string]any{

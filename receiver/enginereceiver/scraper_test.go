@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 	"github.com/graphsignal/graphsignal-collector/internal/prom"
 	"github.com/graphsignal/graphsignal-collector/internal/workload"
 	"github.com/graphsignal/graphsignal-collector/receiver/enginereceiver/internal/enginepages"
@@ -341,20 +342,14 @@ func TestOwner(t *testing.T) {
 
 // As long as nobody listens, each tick looks again: the first page is not late because the engine was slow to start.
 func TestEngineThatStartsLate(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
-
+	address := fmt.Sprintf("127.0.0.1:%d", freeport.Get(t))
 	s := newStepped(t, "http://"+address, nil)
 	s.follow(newTree(workload.Process{PID: os.Getpid()}).NewReader(), true)
 	for n := range 100 {
 		s.tick(n)
 	}
-	listener, err = net.Listen("tcp", address)
-	if err != nil {
-		t.Skip("the port went to somebody else")
-	}
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, onePage)
 	})}}
@@ -370,7 +365,7 @@ func TestOtherPorts(t *testing.T) {
 	ours := workload.Process{PID: os.Getpid(), Root: os.Getpid()}
 	foreign := workload.Process{PID: os.Getppid(), Root: os.Getppid()}
 	p, other := newPage(t, onePage), newPage(t, onePage)
-	free := freePort(t)
+	free := strconv.Itoa(freeport.Get(t))
 	portOf := func(p *page) int {
 		_, text, err := net.SplitHostPort(p.Listener.Addr().String())
 		require.NoError(t, err)

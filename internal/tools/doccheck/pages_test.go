@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 const (
@@ -185,7 +186,7 @@ func TestCommands(t *testing.T) {
 			name, _ := filepath.Rel(root, fmt.Sprintf("%s:%d", b.Page, b.Line))
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				port := strconv.Itoa(freePort(t))
+				port := strconv.Itoa(freeport.Get(t))
 				if b.Mark == "live" {
 					port = live
 				}
@@ -204,7 +205,7 @@ func execute(t *testing.T, root string, b Block, port string) {
 			t.Fatal(err)
 		}
 	}
-	text := strings.NewReplacer(endpointPort, port, enginePort, strconv.Itoa(freePort(t))).Replace(b.Text)
+	text := strings.NewReplacer(endpointPort, port, enginePort, strconv.Itoa(freeport.Get(t))).Replace(b.Text)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", text)
@@ -257,9 +258,9 @@ func environment() []string {
 // of its signals are there.
 func startDemo(t *testing.T, root string) string {
 	t.Helper()
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(freeport.Get(t))
 	cmd := exec.Command(filepath.Join(root, "bin", "graphsignal-run"), "--listen-port", port,
-		filepath.Join(root, "bin", "graphsignal-demo"), "--port", strconv.Itoa(freePort(t)))
+		filepath.Join(root, "bin", "graphsignal-demo"), "--port", strconv.Itoa(freeport.Get(t)))
 	cmd.Env = append(environment(), "PATH="+os.Getenv("PATH"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -295,14 +296,4 @@ func hasSeries(port string, names ...string) error {
 		}
 	}
 	return nil
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // only for its number
-	return listener.Addr().(*net.TCPAddr).Port
 }

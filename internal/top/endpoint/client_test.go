@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/graphsignal/graphsignal-collector/internal/freeport"
 )
 
 func clientOf(t *testing.T, h http.HandlerFunc) *Client {
@@ -102,12 +104,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestReadRefusedConnection(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	port := freeport.Get(t)
 	c, err := NewClient("127.0.0.1", port)
 	if err != nil {
 		t.Fatal(err)
