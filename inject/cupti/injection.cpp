@@ -155,8 +155,8 @@ void before_write(void*) {
 
 void at_end(void*) {
   raise_flag(session.ending);
-  if (flag(session.ready) && !session.takeover.seen()) {
-    const uint64_t requested = session.pool.requested();
+  const uint64_t requested = session.pool.requested();
+  if (flag(session.ready) && !session.takeover.taken_over(requested)) {
     int result = session.functions.flush_all(1);
     // A buffer that a thread is just being given is known to CUPTI only a moment later.
     for (uint64_t ns = kMoment; session.takeover.watching() && result == kSuccess && session.pool.returned() < requested && ns <= kLongestMoment;

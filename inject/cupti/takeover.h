@@ -21,13 +21,13 @@ class Takeover {
   // Once a second: buffers requested and returned so far.
   void tick(uint64_t requested, uint64_t returned);
 
-  // At the end of the process, after forced flushes, unless another tool is seen: buffers requested before them, and
+  // At the end of the process, after forced flushes, unless another tool has the activity: buffers requested before them, and
   // returned by now. Says so when another tool has come since the last tick.
   void end(uint64_t requested, uint64_t returned);
 
   bool watching() const { return watching_; }
-  // Whether another tool was found, and no activity of ours has come since.
-  bool seen() const { return seen_; }
+  // Whether another tool was found and no buffer of ours was requested since, given those requested so far.
+  bool taken_over(uint64_t requested) const { return seen_ && requested == requested_; }
 
  private:
   bool other_subscriber() const;

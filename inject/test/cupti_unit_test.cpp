@@ -266,14 +266,15 @@ TEST(a_tool_that_is_seen) {
   other_holds = true;
   w.ticks(1, 5, 5);
   CHECK_EQ(w.suspended(), std::string("1"));
-  CHECK(w.takeover.seen());
+  CHECK(w.takeover.taken_over(5));
+  CHECK(!w.takeover.taken_over(6));  // the last flush is due, also when the next look is not
   other_holds = false;
   w.ticks(10, 5, 5);
   CHECK_EQ(w.suspended(), std::string("1"));
   // Whatever the tool did, activity shows that it comes to us.
   w.ticks(1, 6, 6);
   CHECK_EQ(w.suspended(), std::string("0"));
-  CHECK(!w.takeover.seen());
+  CHECK(!w.takeover.taken_over(6));
   other_holds = true;
   w.ticks(1, 7, 7);
   CHECK_EQ(w.suspended(), std::string("0"));
@@ -314,8 +315,17 @@ TEST(buffers_that_stay_out) {
   CHECK_EQ(w.suspended(), std::string("absent"));
   w.ticks(1, 6, 5);
   CHECK_EQ(w.suspended(), std::string("1"));
-  CHECK(!w.takeover.seen());
+  CHECK(!w.takeover.taken_over(6));
   w.takeover.end(6, 6);  // it was a kernel
+  CHECK_EQ(w.suspended(), std::string("0"));
+}
+
+TEST(activity_after_the_last_look) {
+  Watch w;
+  other_holds = true;  // it only has callbacks
+  w.ticks(1, 0, 0);
+  CHECK_EQ(w.suspended(), std::string("1"));
+  w.takeover.end(2, 2);
   CHECK_EQ(w.suspended(), std::string("0"));
 }
 
