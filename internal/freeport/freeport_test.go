@@ -56,14 +56,14 @@ func TestNew(t *testing.T) {
 	}
 	// A server without a mark.
 	port := next()
-	mu.Lock()
-	_ = taken[len(taken)-1].Close()
-	mu.Unlock()
 	server, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
+	mu.Lock()
+	_ = taken[len(taken)-1].Close()
+	mu.Unlock()
 	note(port)
 	for range each {
 		note(next())

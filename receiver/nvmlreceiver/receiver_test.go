@@ -554,7 +554,7 @@ func TestHangAtInit(t *testing.T) {
 	g := start(t, "InitDelay 1500\n"+fakenvml.H200)
 	g.eventually("nvmlInit is called", func() bool { return g.calls("Init") == 1 })
 	g.stop()
-	assert.Zero(t, g.calls("DeviceGetCount"), "Shutdown does not wait for nvmlInit")
+	assert.Zero(t, g.calls("DeviceGetCount"), "Shutdown does not wait until nvmlInit has ended")
 	g.eventually("the library is given back", func() bool { return g.calls("Shutdown") == 1 })
 	assert.Zero(t, g.round())
 }
